@@ -31,7 +31,7 @@ TEST_F(PaddedConvolutionsTest, ComeToTheSame) {
         ASSERT_TRUE(module);
         EXPECT_EQ(checked(*module, 1), "") << text << explained_;
         EXPECT_EQ(libraries_, 1) << text << explained_;
-        filled += explained_.find("filled") != std::string::npos ? 1 : 0;
+        filled += explained_.find("resized") != std::string::npos ? 1 : 0;
       }
     }
   }
