@@ -84,10 +84,9 @@ class Expansion {
     for (const auto& [shape, number] : {std::pair(&lhs_, 0), std::pair(&rhs_, 1), std::pair(&sizes_, 2)})
       add(fmt::format("p{}", number), to_string(*shape), fmt::format("parameter({})", number));
     Dimensions lhs_contracting = a_.lhs_contracting, rhs_contracting = a_.rhs_contracting, lhs_batch = a_.lhs_batch;
-    std::string lhs = "p0";
+    std::string lhs = "p0", rhs = "p1";
     if (!contains(a_.lhs_batch, a_.ragged[0])) {
-      // Groups stand just outside the terms, as they do in most right operands, or outside of everything.
-      const int64_t place = of_terms() ? 0 : *std::ranges::min_element(a_.lhs_contracting);
+      const int64_t place = place_of_groups();
       mask(place);
       lhs = "masked";
       for (Dimensions* dims : {&lhs_contracting, &lhs_batch}) {
@@ -96,10 +95,11 @@ class Expansion {
       if (!of_terms()) {
         lhs_contracting.insert(lhs_contracting.begin(), place);
         rhs_contracting.insert(rhs_contracting.begin(), a_.group[0]);
+        rhs = with_terms_together(rhs_contracting);
       }
     }
     const std::string dot = fmt::format(
-        "dot({}, p1), lhs_batch_dims={}, rhs_batch_dims={}, lhs_contracting_dims={}, rhs_contracting_dims={}", lhs,
+        "dot({}, {}), lhs_batch_dims={}, rhs_batch_dims={}, lhs_contracting_dims={}, rhs_contracting_dims={}", lhs, rhs,
         list(lhs_batch), list(a_.rhs_batch), list(lhs_contracting), list(rhs_contracting));
     const auto batch = std::ssize(a_.lhs_batch);
     if (of_terms() && batch > 0) {
@@ -166,6 +166,32 @@ class Expansion {
 
   void add(std::string_view name, std::string_view shape, std::string_view call) {
     body_ += fmt::format("  {} = {} {}\n", name, shape, call);
+  }
+
+  /// Just outside the terms, as they stand in most right operands, or where the groups are of terms, outside the rows.
+  /// In both products of one array, a value and the gradient of its weights, they stand after the ragged dimension if
+  /// it is the first, so that both read one masked array.
+  int64_t place_of_groups() const {
+    if (!of_terms()) return *std::ranges::min_element(a_.lhs_contracting);
+    for (int64_t d = 0; d < lhs_.rank(); ++d) {
+      if (!contains(a_.lhs_batch, d) && !contains(a_.lhs_contracting, d)) return d;
+    }
+    return 0;
+  }
+
+  /// The right operand with its terms, of which the groups are the first, as neighbours: passes that fill products up
+  /// take them for one dimension. Renumbers the terms. An operand with batches stays as it is.
+  std::string with_terms_together(Dimensions& terms) {
+    Dimensions order = terms;
+    for (int64_t d = 0; d < rhs_.rank(); ++d) {
+      if (!contains(terms, d)) order.push_back(d);
+    }
+    if (!a_.rhs_batch.empty() || std::ranges::is_sorted(order)) return "p1";
+    Dimensions dims;
+    for (const int64_t d : order) dims.push_back(rhs_.dim(d));
+    std::iota(terms.begin(), terms.end(), 0);
+    add("together", to_string(array_shape(rhs_.type, dims)), fmt::format("transpose(p1), dimensions={}", list(order)));
+    return "together";
   }
 
   /// The left operand with a dimension of groups at this place, and 0 where an element is of another group.
