@@ -103,12 +103,12 @@ func.func @narrow(%x: bf16, %y: bf16) -> bf16 {
 
 // What is divided by twice has an inverse.
 // GPU-LABEL: func.func @divisors
-// GPU: %[[INVERSE:.*]] = arith.divf %{{.*}}, %{{.*}} : f32
+// GPU: %[[INVERSE:.*]] = call @strata_inverse_f32
 // GPU-NOT: arith.divf
 // GPU-COUNT-2: arith.mulf %{{.*}}, %[[INVERSE]] : f32
 // GPU: return
 // GPU-LABEL: func.func @quotient
-// GPU: arith.divf %arg0, %arg1 : f32
+// GPU: call @strata_divide_f32(%arg0, %arg1)
 func.func @divisors(%x: f32, %y: f32, %z: f32) -> (f32, f32) {
   %a = arith.divf %x, %z : f32
   %b = arith.divf %y, %z : f32

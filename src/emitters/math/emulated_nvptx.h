@@ -12,6 +12,9 @@ extern "C" {
 #define STRATA_MATH_SMALL(type, bits)
 #include "emitters/math/strata_math.def"
 float emulated_strata_erf_inv_f32(float x);
+float emulated_strata_divide_f32(float x, float y);
+float emulated_strata_sqrt_f32(float x);
+float emulated_strata_inverse_f32(float x);
 float emulated_strata_divide_f32_half(float x, float y);
 #undef STRATA_MATH_REAL1
 #undef STRATA_MATH_REAL2

@@ -25,6 +25,10 @@ float approximate_rsqrt_f32(float x) {
   return static_cast<float>(1 / std::sqrt(static_cast<double>(x)) * (1 + chance(x) * std::exp2(-22.9)));
 }
 
+float approximate_rsqrt_normal_f32(float x) {
+  return approximate_rsqrt_f32(std::fabs(x) < 0x1p-126F ? std::copysign(0.0F, x) : x);
+}
+
 float approximate_exp2_f32(float x) {
   return static_cast<float>(std::exp2(static_cast<double>(x)) * (1 + chance(x) * 0x1p-22));
 }

@@ -143,6 +143,51 @@ float PUBLIC(erf_inv)(float x) {
   return x * factor;
 }
 
+/// IEEE's instructions are calls for numbers near the ends of the range. A call ends a basic block, so the loads of a
+/// loop's next elements would wait for each quotient. Here is no branch. The residual of an approximate quotient is
+/// exact, so what it corrects is nearly as good as rounded once, and exact where the quotient is a float.
+float PUBLIC(divide)(float x, float y) {
+#if defined(__NVPTX__) || defined(STRATA_MATH_EMULATE_NVPTX)
+  // 2^(126 - y's exponent), or 2^-126 if that is larger: the divisor comes to [1/2, 4), subnormal ones to [2^-23, 1).
+  const int32_t exponent = (int32_t)(~bits_f32(y) & 0x7f800000U) - 0x1000000;
+  const float scale = of_bits_f32((uint32_t)(exponent > 0x800000 ? exponent : 0x800000));
+  const float divisor = y * scale;
+  const float dividend = x * scale;
+  const float inverse = approximate_reciprocal_f32(divisor);
+  const float quotient = dividend * inverse;
+  const float rest = fma_f32(-divisor, quotient, dividend);
+  // Without a rest there is nothing to add: -0 would become 0.
+  return abs_f32(rest) < INFINITE && rest != 0 ? fma_f32(rest, inverse, quotient) : quotient;
+#else
+  return x / y;
+#endif
+}
+
+float PUBLIC(inverse)(float x) {
+#if defined(__NVPTX__) || defined(STRATA_MATH_EMULATE_NVPTX)
+  const float inverse = approximate_reciprocal_f32(x);
+  const float rest = fma_f32(-x, inverse, 1);
+  return abs_f32(rest) < INFINITE ? fma_f32(rest, inverse, inverse) : inverse;
+#else
+  return 1 / x;
+#endif
+}
+
+/// As the quotient: without a branch.
+float PUBLIC(sqrt)(float x) {
+#if defined(__NVPTX__) || defined(STRATA_MATH_EMULATE_NVPTX)
+  const int small = x < 0x1p-96F;  // negative numbers, too; the residual would be subnormal
+  const float square = small ? x * 0x1p64F : x;
+  const float inverse = approximate_rsqrt_normal_f32(square);
+  const float near = square * inverse;
+  const float root = fma_f32(fma_f32(-near, near, square), 0.5F * inverse, near);
+  const float scaled = small ? root * 0x1p-32F : root;
+  return x == 0 || x == INFINITE ? x : scaled;
+#else
+  return sqrt_f32(x);
+#endif
+}
+
 float PUBLIC(rsqrt)(float x) {
 #if defined(__NVPTX__) || defined(STRATA_MATH_EMULATE_NVPTX)
   return approximate_rsqrt_f32(x);

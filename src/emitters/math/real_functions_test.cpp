@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
+#include <random>
 #include <string>
 
 #include "emitters/math/emulated_nvptx.h"
@@ -116,6 +118,70 @@ Worst worst_of_erf_inv(float (*function)(float)) {
 TEST(RealFunctions, erf_inv) {
   report("erf_inv f32", worst_of_erf_inv(strata_erf_inv_f32), 4);
   report("erf_inv f32, NVPTX", worst_of_erf_inv(emulated_strata_erf_inv_f32), 6);
+}
+
+/// Numbers of all sizes whose quotients are, too: bits at random, and what Arguments has.
+float any_number(Arguments<float>& arguments, std::mt19937_64& random) {
+  return (random() & 1) != 0 ? std::bit_cast<float>(static_cast<uint32_t>(random())) : arguments.next();
+}
+
+/// x / y to `bound`, and 2 ulp below 2^-100; the last numbers before infinity may be infinite.
+void check_quotients(const std::string& name, float (*divide)(float, float), double bound) {
+  Worst usual, small, largest;
+  const auto see = [&](float x, float y) {
+    const long double exact = static_cast<long double>(x) / static_cast<long double>(y);
+    const long double size = std::fabs(exact);
+    Worst& worst = size < 0x1p-100L ? small : size > 0x1.fffff8p127L && size < 0x1p128L ? largest : usual;
+    worst.see(ulp_error(divide(x, y), exact), x, y);
+  };
+  for (const float x : special_values<float>()) {
+    for (const float y : special_values<float>()) see(x, y);
+  }
+  Arguments<float> arguments;
+  std::mt19937_64 random(7);
+  for (int i = 0; i < kArguments; ++i) see(any_number(arguments, random), any_number(arguments, random));
+  report(name, usual, bound);
+  report(name + ", small", small, 2);
+  report(name + ", largest", largest, 4);
+}
+
+TEST(RealFunctions, divide) {
+  check_quotients("divide f32", strata_divide_f32, 0.5);
+  check_quotients("divide f32, NVPTX", emulated_strata_divide_f32, 0.51);
+}
+
+TEST(RealFunctions, QuotientsThatAreFloatsAreExact) {
+  std::mt19937_64 random(11);
+  for (int i = 0; i < kArguments; ++i) {
+    const auto quotient = static_cast<float>(static_cast<int>(random() % 8192) - 4096);
+    const auto divisor = std::ldexp(static_cast<float>(1 + random() % 2048), static_cast<int>(random() % 200) - 100);
+    EXPECT_EQ(emulated_strata_divide_f32(quotient * divisor, divisor), quotient) << quotient << " times " << divisor;
+  }
+}
+
+TEST(RealFunctions, inverse) {
+  Worst worst;
+  const auto see = [&](float x) {
+    if (std::fabs(x) < 0x1p-126F && x != 0) return;
+    if (std::fabs(x) > 0x1p126F && !std::isinf(x)) return;
+    worst.see(ulp_error(emulated_strata_inverse_f32(x), 1 / static_cast<long double>(x)), x);
+  };
+  for (const float x : special_values<float>()) see(x);
+  for (uint64_t bits = 0; bits < uint64_t{1} << 32; bits += 9973) {
+    see(std::bit_cast<float>(static_cast<uint32_t>(bits)));
+  }
+  report("inverse f32, NVPTX", worst, 0.51);
+  EXPECT_EQ(strata_inverse_f32(4), 0.25F);
+}
+
+TEST(RealFunctions, sqrt) {
+  const auto exact = [](double x) { return std::sqrt(x); };
+  report("sqrt f32", worst_of_unary<float, double>(strata_sqrt_f32, exact), 0.5);
+  report("sqrt f32, NVPTX", worst_of_unary<float, double>(emulated_strata_sqrt_f32, exact), 0.51);
+  for (int i = 0; i <= 4096; ++i) {
+    const auto root = static_cast<float>(i);
+    EXPECT_EQ(emulated_strata_sqrt_f32(root * root), root);
+  }
 }
 
 TEST(HalfPrecision, divide) {

@@ -68,6 +68,7 @@ static inline float clamp_f32(float x, float low, float high) {
 // Those that are wrong by what PTX's manual allows. "Normal" ones make 0 of subnormal numbers.
 static inline float approximate_reciprocal_f32(float x) { return __nvvm_rcp_approx_ftz_f(x); }
 static inline float approximate_rsqrt_f32(float x) { return __nvvm_rsqrt_approx_f(x); }
+static inline float approximate_rsqrt_normal_f32(float x) { return __nvvm_rsqrt_approx_ftz_f(x); }
 static inline float approximate_exp2_f32(float x) { return __nvvm_ex2_approx_f(x); }
 static inline float approximate_exp2_normal_f32(float x) { return __nvvm_ex2_approx_ftz_f(x); }
 static inline float approximate_log2_f32(float x) { return __nvvm_lg2_approx_f(x); }
@@ -99,6 +100,7 @@ static inline float clamp_f32(float x, float low, float high) {
 // Tests only: instructions that are wrong by what PTX's manual allows.
 float approximate_reciprocal_f32(float x);
 float approximate_rsqrt_f32(float x);
+float approximate_rsqrt_normal_f32(float x);
 float approximate_exp2_f32(float x);
 float approximate_exp2_normal_f32(float x);
 float approximate_log2_f32(float x);

@@ -7,6 +7,8 @@
 #include <mlir/Dialect/Math/IR/Math.h>
 #include <mlir/Dialect/SCF/IR/SCF.h>
 
+#include <functional>
+
 #include "emitters/dialect/dialect.h"
 #include "emitters/transforms/passes.h"
 
@@ -88,7 +90,10 @@ bool is_constant(Value value) {
 /// Quotients of f32 whose divisor is worth an inverse: it is divided by again, or stays the same in a loop.
 class SharedDivisors {
  public:
-  explicit SharedDivisors(mlir::ModuleOp module) {
+  using Inverse = std::function<Value(OpBuilder&, mlir::Location, Value)>;
+
+  /// `inverse_of_normal` makes the inverse of a number whose inverse is a normal number, or not finite.
+  SharedDivisors(mlir::ModuleOp module, Inverse inverse_of_normal) : inverse_of_normal_(std::move(inverse_of_normal)) {
     module.walk([&](arith::DivFOp op) {
       if (op.getType().isF32() && !is_rounded_to_half(op.getResult())) ++quotients_[op.getRhs()];
     });
@@ -128,10 +133,11 @@ class SharedDivisors {
     scale = builder.create<arith::SelectOp>(location, large, constant(0x1p-4F), constant(1));
     scale = builder.create<arith::SelectOp>(location, small, constant(0x1p24F), scale);
     const Value scaled = builder.create<arith::MulFOp>(location, divisor, scale);
-    inverse = builder.create<arith::DivFOp>(location, constant(1), scaled);
+    inverse = inverse_of_normal_(builder, location, scaled);
     return {scale, inverse};
   }
 
+  Inverse inverse_of_normal_;
   llvm::DenseMap<Value, int> quotients_;  ///< by divisor
   llvm::DenseMap<Value, std::pair<Value, Value>> inverses_;
 };
@@ -177,7 +183,9 @@ class Expansion {
     llvm::SmallVector<Operation*> operations;
     module_.walk([&](Operation* op) { operations.push_back(op); });
     if (options_.processor == Processor::Gpu) {
-      SharedDivisors divisors(module_);
+      SharedDivisors divisors(module_, [this](OpBuilder& builder, mlir::Location location, Value value) {
+        return call(builder, location, "inverse_f32", value.getType(), value);
+      });
       for (Operation*& op : operations) {
         if (auto quotient = llvm::dyn_cast<arith::DivFOp>(op); quotient && divisors.replace(quotient)) op = nullptr;
       }
@@ -206,10 +214,13 @@ class Expansion {
       const std::string function = real_function(name, op);
       return replace(op, call(builder, op->getLoc(), function, type, op->getOperands()));
     }
-    if (llvm::isa<arith::DivFOp>(op) && options_.processor == Processor::Gpu) {
+    // PTX's quotients and roots end in a branch and a call: the loads of a loop's next elements would wait for them.
+    if (llvm::isa<arith::DivFOp, mlir::math::SqrtOp>(op) && options_.processor == Processor::Gpu) {
       const Type type = op->getResult(0).getType();
-      if (!type.isF32() || !is_rounded_to_half(op->getResult(0))) return false;
-      return replace(op, call(builder, op->getLoc(), "divide_f32_half", type, op->getOperands()));
+      if (!type.isF32()) return false;
+      const std::string quotient = is_rounded_to_half(op->getResult(0)) ? "divide_f32_half" : "divide_f32";
+      const std::string name = llvm::isa<arith::DivFOp>(op) ? quotient : "sqrt_f32";
+      return replace(op, call(builder, op->getLoc(), name, type, op->getOperands()));
     }
     if (const char* name = lookup(kComplex, op)) {
       return replace(op, complex_call(builder, op, name + suffix(op->getResult(0).getType())));
