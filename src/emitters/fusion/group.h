@@ -8,6 +8,14 @@
 
 namespace strata::emitters {
 
+/// In order, each once.
+template <class T>
+std::vector<T> distinct(std::vector<T> items) {
+  std::sort(items.begin(), items.end());
+  items.erase(std::unique(items.begin(), items.end()), items.end());
+  return items;
+}
+
 /// Instructions in ascending order.
 class Group {
  public:

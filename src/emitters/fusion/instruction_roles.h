@@ -29,6 +29,11 @@ std::vector<bool> free_reshapes(const hlo::Computation& computation);
 /// Whether a computation has a reduction that no single thread should compute (indexing::is_long_reduction).
 bool sums_many_terms(const hlo::Computation& computation);
 
+/// Of each long reduction (indexing::is_long_reduction) a number, which those have in common that one emitter computes
+/// together (dimension_groups); kNoReduction of all others, kOtherReduction of products and scans.
+inline constexpr int kNoReduction = -1, kOtherReduction = -2;
+std::vector<int> long_reductions(const hlo::Computation& computation);
+
 /// What only names values.
 bool is_name(hlo::Opcode opcode);
 

@@ -31,14 +31,6 @@ void collect_arrays(const Computation& computation, InstructionId id, std::vecto
   }
 }
 
-/// In order, each once.
-template <class T>
-std::vector<T> distinct(std::vector<T> items) {
-  std::sort(items.begin(), items.end());
-  items.erase(std::unique(items.begin(), items.end()), items.end());
-  return items;
-}
-
 /// Two groups that might become one.
 struct Pair {
   double gain = 0;
@@ -228,6 +220,8 @@ class Fuser {
       times_.push_back(time_of(group));
       inputs_.push_back(inputs_of(group));
     }
+    const std::vector<int> long_ones = long_reductions(computation_);
+    for (const Group& group : groups_) reductions_.push_back(long_ones[static_cast<size_t>(*group.begin())]);
     versions_.assign(groups_.size(), 0);
     visited_.assign(groups_.size(), 0);
     for (size_t i = 0; i < groups_.size(); ++i) {
@@ -455,10 +449,19 @@ class Fuser {
     return (a.all + b.all) * (1 + kRounding) - (a.launch + least);
   }
 
+  /// Whether two groups have long reductions that no emitter computes together: the time of both as one kernel is
+  /// infinite (kernel_time).
+  bool reduces_apart(int producer, int consumer) const {
+    const int a = reductions_[static_cast<size_t>(producer)], b = reductions_[static_cast<size_t>(consumer)];
+    return parameters_ == Parameters::Kept && a >= 0 && b >= 0 && a != b;
+  }
+
   double gain_of(int producer, int consumer) {
     const Group& from = groups_[static_cast<size_t>(producer)];
     const Group& to = groups_[static_cast<size_t>(consumer)];
-    if (!may_join(from, to) || has_detour(producer, consumer) || has_detour(consumer, producer)) return 0;
+    if (reduces_apart(producer, consumer) || !may_join(from, to) || has_detour(producer, consumer) ||
+        has_detour(consumer, producer))
+      return 0;
     const Group joined(from, to);
     if (loses_update_in_place(joined)) return 0;
     const double together = time_of(joined).all;
@@ -476,6 +479,9 @@ class Fuser {
     times_[static_cast<size_t>(consumer)] = time_of(to);
     inputs_[static_cast<size_t>(consumer)] = inputs_of(to);
     inputs_[static_cast<size_t>(producer)].clear();
+    int& reduction = reductions_[static_cast<size_t>(consumer)];
+    const int other = reductions_[static_cast<size_t>(producer)];
+    if (other == kOtherReduction || reduction == kNoReduction) reduction = other;
     // Gains of other pairs hardly change.
     ++versions_[static_cast<size_t>(producer)];
     ++versions_[static_cast<size_t>(consumer)];
@@ -554,6 +560,7 @@ class Fuser {
   std::vector<int> group_of_;
   std::vector<KernelTime> times_;
   std::vector<std::vector<ArrayValue>> inputs_;  ///< of each group
+  std::vector<int> reductions_;                  ///< of each group: one of its long_reductions
   std::vector<int> versions_;                    ///< how often a group has changed
   std::priority_queue<Pair> pairs_;              ///< that save time, with the versions that they were rated at
   std::vector<int> sequence_;                    ///< all groups, each behind those that it reads
