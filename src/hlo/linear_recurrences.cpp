@@ -1,8 +1,8 @@
 #include "hlo/linear_recurrences.h"
 
 #include <algorithm>
-#include <cassert>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -14,6 +14,7 @@
 #include "hlo/entry_rewriter.h"
 #include "hlo/inline_calls.h"
 #include "hlo/optional_combiner.h"
+#include "hlo/recurrence_region.h"
 #include "ops/prime_field.h"
 #include "support/random.h"
 
@@ -21,18 +22,19 @@ namespace strata::hlo {
 namespace {
 
 constexpr InstructionId kNone = -1;
-constexpr int64_t kLeast = 16;     ///< elements that are scanned
-constexpr size_t kMostLeaves = 3;  ///< a, b and g
+constexpr int64_t kLeast = 16;  ///< elements that are scanned
 constexpr uint64_t kSeed = 20261126;
 
 using Numbers = std::vector<uint64_t>;  ///< of the field, along the dimension that is scanned
 
 /// What an array is, of others of as many elements. `a` is kNone where it is 1, `b` where it is 0 and h[-1] is 1.
 struct Formula {
-  enum class Kind : uint8_t { States, Cotangents, Factors };  ///< h, λ, and λ[t] · h[t-1]
+  /// h, λ, and λ[t] · h[t-1]; y[t] = log(e^b[0] + … + e^b[t]), and the gradient of b, with g that of y.
+  enum class Kind : uint8_t { States, Cotangents, Factors, LogSums, LogFactors };
   Kind kind = Kind::States;
   int64_t dimension = 0;
   InstructionId a = kNone, b = kNone, g = kNone;
+  bool reverse = false;  ///< the first element is the last one
 };
 
 /// The dimension along which an instruction has its elements apart, or puts them beside other ones.
@@ -43,198 +45,46 @@ std::optional<int64_t> spread_dimension(const Instruction& it) {
   return found == interior.end() ? std::nullopt : std::optional(found - interior.begin());
 }
 
-bool is_zero(const Computation& computation, InstructionId id) {
-  const Instruction& it = computation[id];
-  if (it.opcode == Opcode::Broadcast) return is_zero(computation, it.operands[0]);
-  return it.opcode == Opcode::Constant && it.shape.element_count() == 1 &&
-         identical(it.as<ConstantAttributes>().value, Literal(it.shape));
-}
-
-/// What an array is made of by sums, products and movements along one dimension, down to arrays of as many elements.
-class Region {
- public:
-  /// Nothing where it is made of anything else.
-  static std::optional<Region> of(const Computation& computation, InstructionId result, int64_t dimension) {
-    Region region(computation, result, dimension);
-    // Sums of what is put in place; what these read has fewer elements.
-    std::vector<InstructionId> placed{result}, parts;
-    while (!placed.empty()) {
-      const InstructionId id = placed.back();
-      placed.pop_back();
-      if (!region.seen_.insert(id).second) continue;
-      if (!region.is_placed(id)) return std::nullopt;
-      region.inside_.push_back(id);
-      auto& next = computation[id].opcode == Opcode::Add ? placed : parts;
-      for (const InstructionId operand : region.arrays_of(id)) next.push_back(operand);
-    }
-    while (!parts.empty()) {
-      const InstructionId id = parts.back();
-      parts.pop_back();
-      if (!region.seen_.insert(id).second) continue;
-      if (region.length(id) == region.length(result)) {
-        region.leaves_.push_back(id);
-        if (region.leaves_.size() > kMostLeaves) return std::nullopt;
-      } else if (region.is_part(id)) {
-        region.inside_.push_back(id);
-        for (const InstructionId operand : region.arrays_of(id)) parts.push_back(operand);
-      } else {
-        return std::nullopt;
-      }
-    }
-    std::sort(region.inside_.begin(), region.inside_.end());
-    return region;
-  }
-
-  const std::vector<InstructionId>& leaves() const { return leaves_; }
-  const std::vector<InstructionId>& inside() const { return inside_; }
-
-  /// The result's elements of those of the leaves, by number. All but the dimension are the same for all elements.
-  Numbers compute(const PrimeField& field, const std::vector<Numbers>& leaves) const {
-    std::map<InstructionId, Numbers> values;
-    std::map<InstructionId, size_t> readers;
-    for (size_t i = 0; i < leaves_.size(); ++i) values[leaves_[i]] = leaves[i];
-    for (const InstructionId id : inside_) {
-      for (const InstructionId operand : arrays_of(id)) ++readers[operand];
-    }
-    for (const InstructionId id : inside_) {
-      values[id] = compute_one(field, id, values);
-      for (const InstructionId operand : arrays_of(id)) {
-        if (--readers[operand] == 0) values.erase(operand);
-      }
-    }
-    return values.at(result_);
-  }
-
- private:
-  Region(const Computation& computation, InstructionId result, int64_t dimension)
-      : computation_(computation), result_(result), dimension_(dimension) {}
-
-  int64_t length(InstructionId id) const { return computation_[id].shape.dim(dimension_); }
-
-  /// The operands that are arrays along the dimension: not what pads fill in.
-  std::vector<InstructionId> arrays_of(InstructionId id) const {
-    const Instruction& it = computation_[id];
-    if (it.opcode == Opcode::Broadcast) return {};
-    return it.opcode == Opcode::Pad ? std::vector{it.operands[0]} : it.operands;
-  }
-
-  bool is_placed(InstructionId id) const {
-    const Instruction& it = computation_[id];
-    return it.opcode == Opcode::Add || (is_padded(it) && length(it.operands[0]) < length(result_));
-  }
-
-  bool is_part(InstructionId id) const {
-    const Instruction& it = computation_[id];
-    if (length(id) > length(result_)) return false;
-    switch (it.opcode) {
-      case Opcode::Add:
-      case Opcode::Multiply:
-        return true;
-      case Opcode::Broadcast:
-        return is_zero(computation_, id);
-      case Opcode::Slice:
-        return only_along(it);
-      case Opcode::Pad:
-        return is_padded(it);
-      case Opcode::Concatenate:
-        return it.dimensions()[0] == dimension_;
-      default:
-        return false;
-    }
-  }
-
-  bool is_padded(const Instruction& it) const {
-    return it.opcode == Opcode::Pad && is_zero(computation_, it.operands[1]) && only_along(it);
-  }
-
-  /// Whether a slice or a pad changes nothing along other dimensions.
-  bool only_along(const Instruction& it) const {
-    const Shape& from = computation_.operand_shape(it, 0);
-    for (size_t d = 0; d < from.dims.size(); ++d) {
-      if (static_cast<int64_t>(d) == dimension_) continue;
-      if (it.shape.dims[d] != from.dims[d]) return false;
-      if (it.opcode == Opcode::Pad && it.as<PadAttributes>().low[d] != 0) return false;
-    }
-    return true;
-  }
-
-  Numbers compute_one(const PrimeField& field, InstructionId id, const std::map<InstructionId, Numbers>& values) const {
-    const Instruction& it = computation_[id];
-    const auto count = static_cast<size_t>(length(id));
-    const auto d = static_cast<size_t>(dimension_);
-    Numbers result(count, 0);
-    if (it.opcode == Opcode::Broadcast) return result;
-    const Numbers& first = values.at(it.operands[0]);
-    switch (it.opcode) {
-      case Opcode::Add:
-      case Opcode::Multiply: {
-        const Numbers& second = values.at(it.operands[1]);
-        const bool adds = it.opcode == Opcode::Add;
-        for (size_t i = 0; i < count; ++i)
-          result[i] = adds ? field.add(first[i], second[i]) : field.mul(first[i], second[i]);
-        break;
-      }
-      case Opcode::Slice: {
-        const auto& slice = it.as<SliceAttributes>();
-        for (size_t i = 0; i < count; ++i)
-          result[i] = first[static_cast<size_t>(slice.starts[d]) + i * static_cast<size_t>(slice.strides[d])];
-        break;
-      }
-      case Opcode::Pad: {
-        const auto& pad = it.as<PadAttributes>();
-        for (size_t i = 0; i < first.size(); ++i) {
-          const int64_t place = pad.low[d] + static_cast<int64_t>(i) * (pad.interior[d] + 1);
-          if (place >= 0 && place < length(id)) result[static_cast<size_t>(place)] = first[i];
-        }
-        break;
-      }
-      default: {
-        assert(it.opcode == Opcode::Concatenate);
-        auto next = result.begin();
-        for (const InstructionId operand : it.operands) {
-          const Numbers& part = values.at(operand);
-          next = std::copy(part.begin(), part.end(), next);
-        }
-        break;
-      }
-    }
-    return result;
-  }
-
-  const Computation& computation_;
-  InstructionId result_;
-  int64_t dimension_;
-  std::set<InstructionId> seen_;
-  std::vector<InstructionId> inside_, leaves_;
-};
-
 /// The formulas' values of random arrays, in a field.
 class Formulas {
  public:
-  Formulas(const PrimeField& field, const Region& region, size_t count) : field_(field), region_(region) {
+  Formulas(const PrimeField& field, const RecurrenceRegion& region) : field_(field), region_(region) {
     Random random(kSeed);
-    for (size_t i = 0; i < region.leaves().size(); ++i) {
-      Numbers& leaf = leaves_.emplace_back(count);
-      for (uint64_t& one : leaf) one = random.below(field.modulus());
+    // Comparisons are to come out in many ways.
+    const std::vector<double> scales = region.has_functions() ? std::vector{0.5, 4.0, 40.0} : std::vector{1.0};
+    for (const double scale : scales) {
+      Draw& draw = draws_.emplace_back();
+      for (size_t i = 0; i < region.leaves().size(); ++i) draw.leaves.push_back(region.draw(field, random, scale));
+      draw.result = region.compute(field, draw.leaves);
     }
-    result_ = region.compute(field, leaves_);
   }
 
   /// What the region computes, if any formula does.
   std::optional<Formula> find() const {
-    std::vector<size_t> order(leaves_.size());
+    using Kind = Formula::Kind;
+    std::vector<size_t> order(region_.leaves().size());
     std::iota(order.begin(), order.end(), size_t{0});
     do {
-      const std::vector<Numbered> tried =
-          order.size() == 1   ? std::vector<Numbered>{{Formula::Kind::States, kNoLeaf, 0, kNoLeaf},
-                                                      {Formula::Kind::States, 0, kNoLeaf, kNoLeaf},
-                                                      {Formula::Kind::Cotangents, kNoLeaf, kNoLeaf, 0}}
-          : order.size() == 2 ? std::vector<Numbered>{{Formula::Kind::States, order[0], order[1], kNoLeaf},
-                                                      {Formula::Kind::Cotangents, order[0], kNoLeaf, order[1]},
-                                                      {Formula::Kind::Factors, order[0], kNoLeaf, order[1]}}
-                              : std::vector<Numbered>{{Formula::Kind::Factors, order[0], order[1], order[2]}};
+      std::vector<Numbered> tried;
+      if (region_.has_functions() && order.size() == 1) {
+        tried = {{Kind::LogSums, kNoLeaf, 0, kNoLeaf}};
+      } else if (region_.has_functions() && order.size() == 2) {
+        tried = {{Kind::LogFactors, kNoLeaf, order[0], order[1]}};
+      } else if (order.size() == 1) {
+        tried = {{Kind::States, kNoLeaf, 0, kNoLeaf},
+                 {Kind::States, 0, kNoLeaf, kNoLeaf},
+                 {Kind::Cotangents, kNoLeaf, kNoLeaf, 0}};
+      } else if (order.size() == 2) {
+        tried = {{Kind::States, order[0], order[1], kNoLeaf},
+                 {Kind::Cotangents, order[0], kNoLeaf, order[1]},
+                 {Kind::Factors, order[0], kNoLeaf, order[1]}};
+      } else {
+        tried = {{Kind::Factors, order[0], order[1], order[2]}};
+      }
       for (const Numbered& one : tried) {
-        if (values(one) == result_) return Formula{one.kind, 0, leaf(one.a), leaf(one.b), leaf(one.g)};
+        const bool holds =
+            std::all_of(draws_.begin(), draws_.end(), [&](const Draw& draw) { return is_result(one, draw); });
+        if (holds) return Formula{one.kind, 0, leaf(one.a), leaf(one.b), leaf(one.g)};
       }
     } while (std::next_permutation(order.begin(), order.end()));
     return std::nullopt;
@@ -247,45 +97,70 @@ class Formulas {
     Formula::Kind kind;
     size_t a, b, g;
   };
+  struct Draw {
+    std::vector<FieldNumbers> leaves;
+    FieldNumbers result;
+  };
 
   InstructionId leaf(size_t number) const { return number == kNoLeaf ? kNone : region_.leaves()[number]; }
-  uint64_t at(size_t leaf, size_t i, uint64_t none) const { return leaf == kNoLeaf ? none : leaves_[leaf][i]; }
 
-  Numbers values(const Numbered& of) const {
+  bool is_result(const Numbered& of, const Draw& draw) const {
     switch (of.kind) {
       case Formula::Kind::States:
-        return states(of.a, of.b);
+        return states(of, draw) == draw.result.plain;
       case Formula::Kind::Cotangents:
-        return cotangents(of.a, of.g);
-      case Formula::Kind::Factors:
-        break;
+        return cotangents(of, draw) == draw.result.plain;
+      case Formula::Kind::Factors: {
+        const Numbers h = states(of, draw);
+        Numbers product = cotangents(of, draw);
+        for (size_t i = product.size() - 1; i > 0; --i) product[i] = field_.mul(product[i], h[i - 1]);
+        if (of.b != kNoLeaf) product[0] = 0;
+        return product == draw.result.plain;
+      }
+      case Formula::Kind::LogSums:
+        return sums(draw.leaves[of.b].powers) == draw.result.powers;
+      case Formula::Kind::LogFactors: {
+        // g[t] is spread over what y[t] is the logarithm of.
+        const FieldNumbers& b = draw.leaves[of.b];
+        Numbers factors = sums(b.powers);
+        uint64_t after = 0;
+        for (size_t i = factors.size(); i-- > 0;) {
+          after = field_.add(after, field_.mul(draw.leaves[of.g].plain[i], field_.inverse(factors[i])));
+          factors[i] = field_.mul(b.powers[i], after);
+        }
+        return factors == draw.result.plain;
+      }
     }
-    const Numbers h = states(of.a, of.b);
-    Numbers product = cotangents(of.a, of.g);
-    for (size_t i = product.size() - 1; i > 0; --i) product[i] = field_.mul(product[i], h[i - 1]);
-    if (of.b != kNoLeaf) product[0] = 0;
-    return product;
+    return false;
   }
 
-  Numbers states(size_t a, size_t b) const {
-    Numbers h(result_.size());
-    uint64_t before = b == kNoLeaf ? field_.one() : 0;
+  Numbers sums(Numbers of) const {
+    for (size_t i = 1; i < of.size(); ++i) of[i] = field_.add(of[i - 1], of[i]);
+    return of;
+  }
+
+  uint64_t at(const Draw& draw, size_t leaf, size_t i, uint64_t none) const {
+    return leaf == kNoLeaf ? none : draw.leaves[leaf].plain[i];
+  }
+
+  Numbers states(const Numbered& of, const Draw& draw) const {
+    Numbers h(draw.leaves[0].plain.size());
+    uint64_t before = of.b == kNoLeaf ? field_.one() : 0;
     for (size_t i = 0; i < h.size(); ++i)
-      before = h[i] = field_.add(field_.mul(at(a, i, field_.one()), before), at(b, i, 0));
+      before = h[i] = field_.add(field_.mul(at(draw, of.a, i, field_.one()), before), at(draw, of.b, i, 0));
     return h;
   }
 
-  Numbers cotangents(size_t a, size_t g) const {
-    Numbers lambda = leaves_[g];
+  Numbers cotangents(const Numbered& of, const Draw& draw) const {
+    Numbers lambda = draw.leaves[of.g].plain;
     for (size_t i = lambda.size() - 1; i-- > 0;)
-      lambda[i] = field_.add(lambda[i], field_.mul(at(a, i + 1, field_.one()), lambda[i + 1]));
+      lambda[i] = field_.add(lambda[i], field_.mul(at(draw, of.a, i + 1, field_.one()), lambda[i + 1]));
     return lambda;
   }
 
   const PrimeField& field_;
-  const Region& region_;
-  std::vector<Numbers> leaves_;
-  Numbers result_;
+  const RecurrenceRegion& region_;
+  std::vector<Draw> draws_;
 };
 
 /// Which instructions of the entry are results of recurrences.
@@ -301,10 +176,9 @@ std::map<InstructionId, Formula> find_formulas(const Computation& entry) {
       if (const auto one = spread_dimension(entry[operand])) dimension = one;
     }
     if (!dimension || it.shape.dim(*dimension) < kLeast) continue;
-    const std::optional<Region> region = Region::of(entry, id, *dimension);
+    const std::optional<RecurrenceRegion> region = RecurrenceRegion::of(entry, id, *dimension);
     if (!region || region->leaves().empty()) continue;
-    const auto count = static_cast<size_t>(it.shape.dim(*dimension));
-    if (std::optional<Formula> formula = Formulas(field, *region, count).find()) {
+    if (std::optional<Formula> formula = Formulas(field, *region).find()) {
       formula->dimension = *dimension;
       found[id] = *formula;
       done.insert(region->inside().begin(), region->inside().end());
@@ -328,62 +202,118 @@ class Rewriting : EntryRewriter {
       : EntryRewriter(flat), formulas_(formulas) {}
 
   Module run() {
-    return rewrite([&](const Instruction& it, const Instruction&) -> std::optional<InstructionId> {
+    return rewrite([&](const Instruction& it, const Instruction& copy) -> std::optional<InstructionId> {
+      // Of results that are made from the end and turned round again.
+      if (it.opcode == Opcode::Reverse && made_reversed_.contains(copy.operands[0]) &&
+          it.dimensions() == entry_[copy.operands[0]].dimensions())
+        return entry_[copy.operands[0]].operands[0];
       const auto found = formulas_.find(static_cast<InstructionId>(&it - from_.instructions.data()));
       if (found == formulas_.end()) return std::nullopt;
-      const Formula& formula = found->second;
-      switch (formula.kind) {
-        case Formula::Kind::States:
-          return states(formula);
-        case Formula::Kind::Cotangents:
-          return cotangents(formula);
-        case Formula::Kind::Factors:
-          break;
-      }
-      const InstructionId before = shifted(states(formula), formula.dimension, 1, formula.b == kNone ? 1 : 0);
-      return add("factors", Opcode::Multiply, it.shape, {cotangents(formula), before});
+      const Formula formula = as_they_lie(found->second);
+      const InstructionId result = made(formula);
+      if (!formula.reverse) return result;
+      const InstructionId reversed =
+          add("reversed", Opcode::Reverse, it.shape, {result}, DimensionsAttributes{{formula.dimension}});
+      made_reversed_.insert(reversed);
+      return reversed;
     });
   }
 
  private:
-  InstructionId moved(InstructionId id) const { return id == kNone ? kNone : moved_[static_cast<size_t>(id)]; }
-
-  InstructionId states(const Formula& formula) {
-    const InstructionId a = moved(formula.a), b = moved(formula.b);
-    return scanned({a, b, formula.dimension, false}, [&] { return std::pair(a, b); });
+  /// A formula whose arrays are of the new entry; where all are reversed, of what they reverse, from the end.
+  Formula as_they_lie(Formula formula) const {
+    const std::vector<InstructionId*> arrays{&formula.a, &formula.b, &formula.g};
+    formula.reverse = std::all_of(arrays.begin(), arrays.end(), [&](const InstructionId* one) {
+      if (*one == kNone) return true;
+      const Instruction& it = from_[*one];
+      return it.opcode == Opcode::Reverse && it.dimensions() == std::vector{formula.dimension};
+    });
+    for (InstructionId* one : arrays) {
+      if (*one != kNone) *one = moved_[static_cast<size_t>(formula.reverse ? from_[*one].operands[0] : *one)];
+    }
+    return formula;
   }
 
-  InstructionId cotangents(const Formula& formula) {
-    const InstructionId a = moved(formula.a), g = moved(formula.g);
-    return scanned({a, g, formula.dimension, true},
-                   [&] { return std::pair(a == kNone ? kNone : shifted(a, formula.dimension, -1, 0), g); });
+  InstructionId made(const Formula& formula) {
+    switch (formula.kind) {
+      case Formula::Kind::States:
+        return states(formula);
+      case Formula::Kind::Cotangents:
+        return cotangents(formula);
+      case Formula::Kind::Factors: {
+        const InstructionId before = shifted(states(formula), formula, 1, formula.b == kNone ? 1 : 0);
+        return add("factors", Opcode::Multiply, shape(before), {cotangents(formula), before});
+      }
+      case Formula::Kind::LogSums:
+        return log_sums(formula);
+      case Formula::Kind::LogFactors:
+        break;
+    }
+    // λ[t] = g[t] + λ[t+1] · e^(y[t] − y[t+1]): no exponent is above 0.
+    constexpr double kInfinity = std::numeric_limits<double>::infinity();
+    const InstructionId y = log_sums(formula);
+    const InstructionId lambda =
+        pair(ratio(y, shifted(y, formula, -1, kInfinity)), formula.g, formula.dimension, !formula.reverse);
+    return add("factors", Opcode::Multiply, shape(y), {lambda, ratio(formula.b, y)});
+  }
+
+  /// e^(first − second), and 1 where they are the same infinity: as an element that stands before all others.
+  InstructionId ratio(InstructionId first, InstructionId second) {
+    const Shape like = shape(first);
+    Shape truths = like;
+    truths.type = ElementType::Pred;
+    const InstructionId same = add("same", Opcode::Compare, truths, {first, second}, CompareAttributes{});
+    const InstructionId difference = add("difference", Opcode::Subtract, like, {first, second});
+    const InstructionId none = add("none", Opcode::Broadcast, like, {scalar(like.type, 0)}, DimensionsAttributes{});
+    return add("ratio", Opcode::Exp, like, {add("exponent", Opcode::Select, like, {same, none, difference})});
   }
 
   struct Key {
+    Formula::Kind kind;
     InstructionId a, b;
     int64_t dimension;
     bool reverse;
     auto operator<=>(const Key&) const = default;
   };
 
-  template <class Arrays>
-  InstructionId scanned(const Key& key, const Arrays& arrays) {
+  template <class Make>
+  InstructionId once(const Key& key, const Make& make) {
     if (const auto known = scans_.find(key); known != scans_.end()) return known->second;
-    const auto [a, b] = arrays();
-    const InstructionId made = a == kNone   ? single(b, Opcode::Add, 0, key.dimension, key.reverse)
-                               : b == kNone ? single(a, Opcode::Multiply, 1, key.dimension, key.reverse)
-                                            : pair(a, b, key.dimension, key.reverse);
-    return scans_[key] = made;
+    return scans_[key] = make();
   }
 
-  /// result[i] = of[i - by], and `value` where there is none.
-  InstructionId shifted(InstructionId of, int64_t dimension, int64_t by, double value) {
+  InstructionId states(const Formula& formula) {
+    return once({Formula::Kind::States, formula.a, formula.b, formula.dimension, formula.reverse},
+                [&] { return scanned(formula.a, formula.b, formula.dimension, formula.reverse); });
+  }
+
+  InstructionId cotangents(const Formula& formula) {
+    return once({Formula::Kind::Cotangents, formula.a, formula.g, formula.dimension, formula.reverse}, [&] {
+      const InstructionId a = formula.a == kNone ? kNone : shifted(formula.a, formula, -1, 0);
+      return scanned(a, formula.g, formula.dimension, !formula.reverse);
+    });
+  }
+
+  InstructionId scanned(InstructionId a, InstructionId b, int64_t dimension, bool reverse) {
+    if (a == kNone) return single(b, adding(shape(b).type), 0, dimension, reverse);
+    return b == kNone ? single(a, multiplying(shape(a).type), 1, dimension, reverse) : pair(a, b, dimension, reverse);
+  }
+
+  InstructionId log_sums(const Formula& formula) {
+    return once({Formula::Kind::LogSums, kNone, formula.b, formula.dimension, formula.reverse}, [&] {
+      constexpr double kNothing = -std::numeric_limits<double>::infinity();
+      return single(formula.b, adding_powers(shape(formula.b).type), kNothing, formula.dimension, formula.reverse);
+    });
+  }
+
+  /// result[i] = of[i - by] in the order of the scan, and `value` where there is none.
+  InstructionId shifted(InstructionId of, const Formula& along, int64_t by, double value) {
     const Shape like = shape(of);
     PadAttributes pad;
     pad.low.assign(like.dims.size(), 0);
     pad.high = pad.interior = pad.low;
-    pad.low[static_cast<size_t>(dimension)] = by;
-    pad.high[static_cast<size_t>(dimension)] = -by;
+    pad.low[static_cast<size_t>(along.dimension)] = along.reverse ? -by : by;
+    pad.high[static_cast<size_t>(along.dimension)] = along.reverse ? by : -by;
     return add("shifted", Opcode::Pad, like, {of, scalar(like.type, value)}, pad);
   }
 
@@ -428,10 +358,37 @@ class Rewriting : EntryRewriter {
     return made.root = id;
   }
 
-  InstructionId single(InstructionId of, Opcode opcode, double neutral, int64_t dimension, bool reverse) {
+  static Computation adding(ElementType type) {
+    Computation combiner = scalars("combine", type, 2);
+    append_to(combiner, Opcode::Add, type, combiner.parameters);
+    return combiner;
+  }
+  static Computation multiplying(ElementType type) {
+    Computation combiner = scalars("combine", type, 2);
+    append_to(combiner, Opcode::Multiply, type, combiner.parameters);
+    return combiner;
+  }
+  /// log(e^a + e^b), as JAX writes it: infinities too.
+  static Computation adding_powers(ElementType type) {
+    Computation combiner = scalars("combine", type, 2);
+    const InstructionId a = combiner.parameters[0], b = combiner.parameters[1];
+    const InstructionId difference = append_to(combiner, Opcode::Subtract, type, {a, b});
+    const InstructionId undefined =
+        append_to(combiner, Opcode::Compare, ElementType::Pred, {difference, difference},
+                  CompareAttributes{CompareAttributes::Direction::NE, CompareAttributes::Order::Partial});
+    const InstructionId sum = append_to(combiner, Opcode::Add, type, {a, b});
+    const InstructionId most = append_to(combiner, Opcode::Maximum, type, {a, b});
+    const InstructionId apart = append_to(combiner, Opcode::Abs, type, {difference});
+    const InstructionId exponent = append_to(combiner, Opcode::Negate, type, {apart});
+    const InstructionId power = append_to(combiner, Opcode::Exp, type, {exponent});
+    const InstructionId above = append_to(combiner, Opcode::Log1p, type, {power});
+    const InstructionId result = append_to(combiner, Opcode::Add, type, {most, above});
+    append_to(combiner, Opcode::Select, type, {undefined, sum, result});
+    return combiner;
+  }
+
+  InstructionId single(InstructionId of, Computation combiner, double neutral, int64_t dimension, bool reverse) {
     const Shape like = shape(of);
-    Computation combiner = scalars("combine", like.type, 2);
-    append_to(combiner, opcode, like.type, combiner.parameters);
     return add("scan", Opcode::ReduceWindow, like, {of, scalar(like.type, neutral)},
                window_along(like, dimension, reverse), {called(std::move(combiner))});
   }
@@ -468,6 +425,7 @@ class Rewriting : EntryRewriter {
 
   const std::map<InstructionId, Formula>& formulas_;
   std::map<Key, InstructionId> scans_;
+  std::set<InstructionId> made_reversed_;  ///< of the new entry
 };
 
 }  // namespace

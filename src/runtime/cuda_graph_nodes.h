@@ -11,6 +11,7 @@ using CudaGraphNode = struct CudaGraphNodeTag*;
 /// What cuGraphAddNode is told of a node that runs a graph while a condition holds.
 struct CudaConditionalNode {
   static constexpr int kConditional = 13;  ///< the kind of node
+  static constexpr int kIf = 0;
   static constexpr int kWhile = 1;
   int kind = kConditional;
   std::array<int, 3> reserved{};

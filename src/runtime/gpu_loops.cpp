@@ -1,5 +1,6 @@
 // Loops, as the launcher runs them (gpu_steps.h).
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "runtime/gpu_steps.h"
@@ -100,61 +101,80 @@ Result<bool> StepRunner::goes_on(const LoadedLoop& loop) {
   return (answer & 1) != 0;  // a pred counts by its low bit
 }
 
-Result<std::vector<CudaPointer>> StepRunner::begin_asking(const LoadedLoop& loop) {
-  std::vector<CudaPointer> state;
-  for (const LoadedLoop::Value& value : loop.values) {
-    state.push_back(pointers_[value.changes ? value.result : value.initial]);
-    STRATA_CHECK(copy(state.back(), pointers_[value.initial], value.bytes));
-    for (const size_t current : value.current) bind(current, state.back());
-  }
-  // A value that is written for several arrays is written once.
-  std::map<size_t, size_t> writer;
-  for (size_t i = 0; i < state.size(); ++i) {
+Result<LoopState> StepRunner::begin_asking(const LoadedLoop& loop) {
+  LoopState state;
+  for (size_t i = 0; i < loop.values.size(); ++i) {
     const LoadedLoop::Value& value = loop.values[i];
-    if (!value.writes || !writer.try_emplace(value.next, i).second) continue;
-    bind(value.next, value.over == static_cast<int64_t>(i) ? state[i] : pointers_[value.spare]);
+    state.first.push_back(pointers_[value.changes ? value.result : value.initial]);
+    const bool stays = !value.changes || value.over == static_cast<int64_t>(i);
+    state.second.push_back(stays ? state.first.back() : pointers_[value.spare]);
+    STRATA_CHECK(copy(state.first.back(), pointers_[value.initial], value.bytes));
   }
+  bind_iteration(loop, state.first, state.second);
   return state;
 }
 
-Result<void> StepRunner::run_body(const LoadedLoop& loop, const std::vector<CudaPointer>& state) {
-  STRATA_CHECK(run(loop.body));
-  // Values that only move are read before anything is written over them.
-  std::vector<CudaPointer> from(state.size());
-  for (size_t i = 0; i < state.size(); ++i) {
+void StepRunner::bind_iteration(const LoadedLoop& loop, const std::vector<CudaPointer>& from,
+                                const std::vector<CudaPointer>& to) {
+  for (size_t i = 0; i < from.size(); ++i) {
+    for (const size_t current : loop.values[i].current) bind(current, from[i]);
+  }
+  // A value that is written for several arrays is written once.
+  std::set<size_t> written;
+  for (size_t i = 0; i < to.size(); ++i) {
     const LoadedLoop::Value& value = loop.values[i];
-    if (!value.changes) continue;
-    from[i] = pointers_[value.next];
-    if (!value.moves || from[i] == state[i]) continue;
-    STRATA_CHECK(copy(pointers_[value.spare], from[i], value.bytes));
-    from[i] = pointers_[value.spare];
+    if (value.writes && written.insert(value.next).second) bind(value.next, to[i]);
   }
-  for (size_t i = 0; i < state.size(); ++i) {
-    if (loop.values[i].changes) STRATA_CHECK(copy(state[i], from[i], loop.values[i].bytes));
+}
+
+Result<void> StepRunner::run_body(const LoadedLoop& loop, const std::vector<CudaPointer>& from,
+                                  const std::vector<CudaPointer>& to) {
+  bind_iteration(loop, from, to);
+  STRATA_CHECK(run(loop.body));
+  for (size_t i = 0; i < to.size(); ++i) {
+    if (loop.values[i].changes) STRATA_CHECK(copy(to[i], pointers_[loop.values[i].next], loop.values[i].bytes));
   }
+  bind_iteration(loop, to, from);
   return {};
 }
 
-Result<void> StepRunner::add_asking(const LoadedLoop& loop, const std::vector<CudaPointer>& state) {
+Result<void> StepRunner::settle(const LoadedLoop& loop, const LoopState& state) {
+  for (size_t i = 0; i < state.first.size(); ++i)
+    STRATA_CHECK(copy(state.first[i], state.second[i], loop.values[i].bytes));
+  bind_iteration(loop, state.first, state.second);
+  return {};
+}
+
+Result<void> StepRunner::add_asking(const LoadedLoop& loop, const LoopState& state) {
   const bool overlap = std::exchange(overlap_, overlap_ && loops_->overlaps());
-  const auto on = [this](CudaStream stream, const auto& steps) -> Result<void> {
-    const CudaStream outer = std::exchange(stream_, stream);
-    behind_kernel_ = false;
-    const Result<void> worked = steps();
-    stream_ = outer;
-    behind_kernel_ = false;
-    return worked;
+  const auto on = [this](const auto& steps) {
+    return [this, steps](CudaStream stream) -> Result<void> {
+      const CudaStream outer = std::exchange(stream_, stream);
+      behind_kernel_ = false;
+      const Result<void> worked = steps();
+      stream_ = outer;
+      behind_kernel_ = false;
+      return worked;
+    };
   };
-  const Result<void> added = loops_->add_loop(
-      stream_, pointers_[loop.answer],
-      [&](CudaStream stream) { return on(stream, [&] { return run(loop.condition); }); },
-      [&](CudaStream stream) { return on(stream, [&] { return run_body(loop, state); }); });
+  LoopGraphs::Loop parts;
+  parts.condition = on([&] { return run(loop.condition); });
+  parts.answer = [&] { return pointers_[loop.answer]; };
+  parts.body = on([&]() -> Result<void> {
+    STRATA_CHECK(run_body(loop, state.first, state.second));
+    return loop.alternates ? Result<void>() : settle(loop, state);
+  });
+  if (loop.alternates) {
+    parts.back = on([&] { return run_body(loop, state.second, state.first); });
+    parts.settle = on([&] { return settle(loop, state); });
+  }
+  const Result<void> added = loops_->add_loop(stream_, parts);
   overlap_ = overlap;
   return added;
 }
 
 Result<void> StepRunner::run_asking(const LoadedLoop& loop) {
-  STRATA_TRY(const std::vector<CudaPointer> state, begin_asking(loop));
+  STRATA_TRY(const LoopState state, begin_asking(loop));
   if (loops_ != nullptr && !loop.host_takes_part) {
     STRATA_TRY(const bool recorded, loops_->is_recorded(stream_));
     if (recorded) return add_asking(loop, state);
@@ -169,10 +189,10 @@ Result<void> StepRunner::run_asking(const LoadedLoop& loop) {
       if (loops_->refusal().empty()) return launched;  // the loop may have begun
     }
   }
-  while (true) {
+  for (bool odd = false;; odd = !odd) {
     STRATA_TRY(const bool more, goes_on(loop));
-    if (!more) return {};
-    STRATA_CHECK(run_body(loop, state));
+    if (!more) return odd ? settle(loop, state) : Result<void>();
+    STRATA_CHECK(odd ? run_body(loop, state.second, state.first) : run_body(loop, state.first, state.second));
   }
 }
 

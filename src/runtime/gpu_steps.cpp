@@ -190,6 +190,7 @@ Result<void> StepLoader::load_loop(GpuLoop& loop, LoadedLoop& made) {
         return invalid("a loop has no room for values of '{}'", manifest_.buffers[value.initial].name);
     }
     STRATA_TRY(made.condition, load(loop.condition));
+    made.alternates = asking_depth(loop.body) == 0;
   }
   STRATA_TRY(made.body, load(loop.body));
   for (const std::vector<LoadedStep>* part : {&made.body, &made.condition}) {

@@ -65,6 +65,15 @@ struct LoadedLoop {
   LoopBuffers places;  ///< where the number of iterations is known
   std::vector<LoadedStep> body, condition;
   bool host_takes_part = false;  ///< a step is the host's
+  /// Whether a graph has the body twice, to and fro between two places of the state: where no loop in it asks, too, or
+  /// graphs of nested loops would have 2^n bodies.
+  bool alternates = false;
+};
+
+/// Where the values of a loop lie whose iterations are not counted: by turns, from one iteration to the next. Those
+/// that are written in place, or do not change, lie in one place.
+struct LoopState {
+  std::vector<CudaPointer> first, second;  ///< the last ones are to lie in the first
 };
 
 class StepLoader {
@@ -113,12 +122,17 @@ class StepRunner {
   Result<void> run_counted(const LoadedLoop& loop, int64_t count);
   Result<void> run_asking(const LoadedLoop& loop);
   /// Where the values lie; the first ones are copied there.
-  Result<std::vector<CudaPointer>> begin_asking(const LoadedLoop& loop);
+  Result<LoopState> begin_asking(const LoadedLoop& loop);
+  /// What the body reads, and where it writes.
+  void bind_iteration(const LoadedLoop& loop, const std::vector<CudaPointer>& from, const std::vector<CudaPointer>& to);
   Result<bool> goes_on(const LoadedLoop& loop);
-  /// The body, and what it made becomes the state.
-  Result<void> run_body(const LoadedLoop& loop, const std::vector<CudaPointer>& state);
+  /// The body, of values that lie at `from`; the next ones lie at `to` then, where the condition reads them.
+  Result<void> run_body(const LoadedLoop& loop, const std::vector<CudaPointer>& from,
+                        const std::vector<CudaPointer>& to);
+  /// Copies what an odd number of iterations has left to where it is to lie.
+  Result<void> settle(const LoadedLoop& loop, const LoopState& state);
   /// Adds the loop to the graph that is recorded on the stream.
-  Result<void> add_asking(const LoadedLoop& loop, const std::vector<CudaPointer>& state);
+  Result<void> add_asking(const LoadedLoop& loop, const LoopState& state);
   /// Of value `of` of the loop.
   CudaPointer place(const LoadedLoop& loop, const LoopPlace& place, size_t of) const;
   /// A carried buffer, and all that lies in it.

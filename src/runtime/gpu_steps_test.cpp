@@ -235,6 +235,70 @@ TEST_F(GpuStepsTest, LoopsThatAskLieInEachOther) {
   }
 }
 
+/// While i < limit: (a, b, i, c) → (b, a + b, i + 1, a + b). Values move, and one that is written is two leaves' next.
+LaunchManifest fibonacci() {
+  LaunchManifest made = sum(/*counted=*/false);
+  GpuLoop& loop = *made.steps[0].loop();
+  for (const char* name : {"loop.a", "loop.c"}) made.buffers.push_back({name, BufferRole::Carried, kNumber});
+  for (const char* name : {"a", "spare.a", "c", "spare.c"})
+    made.buffers.push_back({name, BufferRole::Intermediate, kNumber});
+  loop.values.push_back(
+      {.initial = "first", .result = "a", .current = {"loop.a"}, .next = "loop.x", .spare = "spare.a"});
+  loop.values.push_back(
+      {.initial = "x", .result = "c", .current = {"loop.c"}, .next = "loop.next", .spare = "spare.c"});
+  loop.body[0] = launch("add", {"loop.a", "loop.x", "loop.next"});
+  made.buffers.push_back({"both", BufferRole::Output, kNumber});
+  made.steps.push_back(launch("add", {"a", "c", "both"}));
+  for (GpuBuffer& buffer : made.buffers) buffer.offset.reset();
+  place_buffers(made, /*outputs=*/true);
+  return made;
+}
+
+TEST_F(GpuStepsTest, ValuesLieByTurnsForAnyNumberOfIterations) {
+  const std::vector<int32_t> numbers{0, 1, 1, 2, 3, 5, 8, 13, 21, 34};  // times x
+  for (const char* loops : {"all", "serial", "0"}) {
+    setenv("STRATA_FAKE_CUDA_LOOPS", loops, 1);
+    for (const int32_t limit : {0, 1, 2, 3, 6, 7}) {
+      SCOPED_TRACE(fmt::format("{} {}", loops, limit));
+      ProgramImage image = image_of(fibonacci());
+      std::memcpy(image.constants.data() + *image.manifest.find("limit")->offset, &limit, sizeof limit);
+      const auto program = GpuProgram::load(*device_, std::move(image));
+      ASSERT_TRUE(program) << message(program);
+      const auto buffers = (*program)->allocate();
+      const auto n = static_cast<size_t>(limit);
+      for (const int32_t x : {100, -7}) {
+        ASSERT_TRUE(buffers->at("x").upload(bytes_of({x})));
+        const auto launched = (*program)->launch(*buffers);
+        ASSERT_TRUE(launched) << message(launched);
+        EXPECT_EQ(number_in(*buffers, "r"), x * numbers[n + 1]);
+        // a, and c, which is r.
+        EXPECT_EQ(number_in(*buffers, "both"), x * numbers[n + 2]);
+        EXPECT_EQ(number_in(*buffers, "x"), x);
+      }
+      if (std::string(loops) == "0") continue;
+      const auto replayed = (*program)->microseconds(std::span(&*buffers, 1));
+      EXPECT_TRUE(replayed) << message(replayed);
+      EXPECT_EQ(number_in(*buffers, "r"), -7 * numbers[n + 1]);
+    }
+  }
+}
+
+/// A value that the body writes over has one place, beside one that has two.
+TEST_F(GpuStepsTest, ValuesInPlaceStayWhereTheyAre) {
+  for (const char* loops : {"all", "0"}) {
+    setenv("STRATA_FAKE_CUDA_LOOPS", loops, 1);
+    LaunchManifest made = sum(/*counted=*/false);
+    made.steps[0].loop()->values[1].over = 1;
+    const auto program = GpuProgram::load(*device_, image_of(std::move(made)));
+    ASSERT_TRUE(program) << message(program);
+    const auto buffers = (*program)->allocate();
+    ASSERT_TRUE(buffers->at("x").upload(bytes_of({100})));
+    ASSERT_TRUE((*program)->launch(*buffers));
+    EXPECT_EQ(number_in(*buffers, "r"), 110);
+    EXPECT_EQ(number_in(*buffers, "x"), 100);
+  }
+}
+
 TEST_F(GpuStepsTest, ALoopMayWriteOverItsFirstValue) {
   LaunchManifest made = sum(/*counted=*/true);
   GpuLoop& loop = *made.steps[0].loop();

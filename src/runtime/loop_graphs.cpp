@@ -13,12 +13,18 @@ constexpr const char* kTell = R"(.version 7.0
 .target sm_80
 .address_size 64
 .extern .func cudaGraphSetConditional(.param .b64 condition, .param .b32 value);
-.visible .entry strata_tell_condition(.param .u64 answer, .param .u64 handle)
+.visible .entry strata_tell_conditions(.param .u64 answer, .param .u64 more, .param .u64 back, .param .u64 odd,
+                                       .param .u64 is_odd)
 {
-  .reg .b32 %r<3>;
-  .reg .b64 %rd<4>;
+  .reg .pred %p<3>;
+  .reg .b32 %r<4>;
+  .reg .b64 %rd<7>;
   ld.param.u64 %rd1, [answer];
-  ld.param.u64 %rd2, [handle];
+  ld.param.u64 %rd2, [more];
+  ld.param.u64 %rd4, [back];
+  ld.param.u64 %rd5, [odd];
+  ld.param.u64 %rd6, [is_odd];
+  cvt.u32.u64 %r3, %rd6;
   cvta.to.global.u64 %rd3, %rd1;
   ld.global.u8 %r1, [%rd3];
   and.b32 %r2, %r1, 1;
@@ -29,6 +35,26 @@ constexpr const char* kTell = R"(.version 7.0
     st.param.b32 [param1], %r2;
     call.uni cudaGraphSetConditional, (param0, param1);
   }
+  setp.eq.u64 %p1, %rd4, 0;
+  @%p1 bra $no_back;
+  {
+    .param .b64 param0;
+    st.param.b64 [param0], %rd4;
+    .param .b32 param1;
+    st.param.b32 [param1], %r2;
+    call.uni cudaGraphSetConditional, (param0, param1);
+  }
+$no_back:
+  setp.eq.u64 %p2, %rd5, 0;
+  @%p2 bra $no_odd;
+  {
+    .param .b64 param0;
+    st.param.b64 [param0], %rd5;
+    .param .b32 param1;
+    st.param.b32 [param1], %r3;
+    call.uni cudaGraphSetConditional, (param0, param1);
+  }
+$no_odd:
   ret;
 }
 )";
@@ -50,8 +76,9 @@ Result<void> LoopGraphs::start(int depth) {
   STRATA_CHECK(driver.check(nodes_.current_context(&context_), "the context"));
   STRATA_CHECK(driver.check(driver.load_module(&module_, kTell), "loading the kernel of conditions"));
   STRATA_CHECK(
-      driver.check(driver.get_function(&tell_, module_, "strata_tell_condition"), "finding the kernel of conditions"));
-  for (int i = 0; i < depth; ++i) {
+      driver.check(driver.get_function(&tell_, module_, "strata_tell_conditions"), "finding the kernel of conditions"));
+  constexpr int kOfALoop = 2;  // its body, and the way back
+  for (int i = 0; i < kOfALoop * depth; ++i) {
     CudaStream stream = nullptr;
     STRATA_CHECK(driver.check(driver.create_stream(&stream, CudaDriver::kNonBlocking), "making a stream"));
     streams_.push_back(stream);
@@ -85,45 +112,74 @@ Result<bool> LoopGraphs::is_recorded(CudaStream stream) const {
   return made.state == CudaGraphNodes::kRecorded;
 }
 
-Result<void> LoopGraphs::tell(CudaStream stream, CudaPointer answer, uint64_t handle) const {
+Result<void> LoopGraphs::tell(CudaStream stream, CudaPointer answer, Told told) const {
   CudaLaunchConfig config;
   config.stream = stream;
-  std::array<void*, 2> arguments{&answer, &handle};
+  std::array<void*, 5> arguments{&answer, &told.more, &told.back, &told.odd, &told.is_odd};
   return device_.driver().check(device_.driver().launch(&config, tell_, arguments.data(), nullptr),
                                 "launching the kernel of conditions");
 }
 
-Result<void> LoopGraphs::add_loop(CudaStream stream, CudaPointer answer, const Steps& condition, const Steps& body) {
+Result<uint64_t> LoopGraphs::condition_in(CudaGraph graph) const {
+  uint64_t handle = 0;
+  STRATA_CHECK(
+      device_.driver().check(nodes_.create_condition(&handle, graph, context_, 0, 0), "a condition of a graph"));
+  return handle;
+}
+
+Result<void> LoopGraphs::add_conditional(CudaStream stream, int kind, uint64_t handle, const Steps& steps) {
   assert(depth_ < streams_.size());
   const CudaDriver& driver = device_.driver();
-  STRATA_TRY(Recording at, recording(stream));
-  CudaConditionalNode loop;
-  loop.context = context_;
-  STRATA_CHECK(driver.check(nodes_.create_condition(&loop.handle, at.graph, context_, 0, 0), "a loop's condition"));
-  STRATA_CHECK(condition(stream));
-  STRATA_CHECK(tell(stream, answer, loop.handle));
-  STRATA_TRY(at, recording(stream));
+  CudaConditionalNode made;
+  made.context = context_;
+  made.handle = handle;
+  made.condition = kind;
+  STRATA_TRY(const Recording at, recording(stream));
   CudaGraphNode node = nullptr;
-  STRATA_CHECK(
-      driver.check(nodes_.add_node(&node, at.graph, at.dependencies, at.kinds, at.count, &loop), "adding a loop"));
+  STRATA_CHECK(driver.check(nodes_.add_node(&node, at.graph, at.dependencies, at.kinds, at.count, &made),
+                            "adding a condition to a graph"));
   STRATA_CHECK(driver.check(nodes_.set_dependencies(stream, &node, nullptr, 1, CudaGraphNodes::kInPlaceOfOthers),
-                            "going on after a loop"));
+                            "going on after a condition"));
   CudaStream inner = streams_[depth_];
   STRATA_CHECK(driver.check(
-      nodes_.begin_capture_to_graph(inner, loop.graphs[0], nullptr, nullptr, 0, CudaDriver::kCaptureThreadLocal),
-      "recording a loop's body"));
+      nodes_.begin_capture_to_graph(inner, made.graphs[0], nullptr, nullptr, 0, CudaDriver::kCaptureThreadLocal),
+      "recording what a condition decides on"));
   ++depth_;
-  const Result<void> worked = [&]() -> Result<void> {
-    STRATA_CHECK(body(inner));
-    STRATA_CHECK(condition(inner));
-    return tell(inner, answer, loop.handle);
-  }();
+  const Result<void> worked = steps(inner);
   --depth_;
   // The stream is left in order even where the work failed.
   CudaGraph same = nullptr;
   const int ended = driver.end_capture(inner, &same);
   STRATA_CHECK(worked);
-  return driver.check(ended, "recording a loop's body");
+  return driver.check(ended, "recording what a condition decides on");
+}
+
+Result<void> LoopGraphs::add_loop(CudaStream stream, const Loop& loop) {
+  STRATA_TRY(const Recording at, recording(stream));
+  STRATA_TRY(const uint64_t more, condition_in(at.graph));
+  uint64_t odd = 0;
+  if (loop.settle) {
+    STRATA_TRY(odd, condition_in(at.graph));
+  }
+  const auto asked = [&](CudaStream on, const Told& told) -> Result<void> {
+    STRATA_CHECK(loop.condition(on));
+    return tell(on, loop.answer(), told);
+  };
+  const auto body = [&](CudaStream inner) -> Result<void> {
+    STRATA_CHECK(loop.body(inner));
+    if (!loop.back) return asked(inner, {.more = more});
+    STRATA_TRY(const Recording own, recording(inner));
+    STRATA_TRY(const uint64_t back, condition_in(own.graph));
+    STRATA_CHECK(asked(inner, {.more = more, .back = back, .odd = odd, .is_odd = 1}));
+    const auto again = [&](CudaStream innermost) -> Result<void> {
+      STRATA_CHECK(loop.back(innermost));
+      return asked(innermost, {.more = more, .odd = odd});
+    };
+    return add_conditional(inner, CudaConditionalNode::kIf, back, again);
+  };
+  STRATA_CHECK(asked(stream, {.more = more, .odd = odd}));
+  STRATA_CHECK(add_conditional(stream, CudaConditionalNode::kWhile, more, body));
+  return loop.settle ? add_conditional(stream, CudaConditionalNode::kIf, odd, loop.settle) : Result<void>();
 }
 
 Result<CudaGraphExec> LoopGraphs::record(const Steps& steps) const {

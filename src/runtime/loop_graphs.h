@@ -29,9 +29,15 @@ class LoopGraphs {
 
   /// Whether what is put on the stream becomes a graph.
   Result<bool> is_recorded(CudaStream stream) const;
-  /// Adds a loop to the graph that is recorded on the stream: as long as `condition` leaves a true pred at `answer`,
-  /// `body` is run. Both are called with the streams on which their steps are recorded.
-  Result<void> add_loop(CudaStream stream, CudaPointer answer, const Steps& condition, const Steps& body);
+  /// A loop: as long as `condition` leaves a true pred at `answer`, which is asked for after each call of it, `body`
+  /// is run. Where there is `back`, the two take turns, and `settle` follows if `body` was run last. They are called
+  /// with the streams on which their steps are recorded.
+  struct Loop {
+    Steps condition, body, back, settle;
+    std::function<CudaPointer()> answer;
+  };
+  /// Adds a loop to the graph that is recorded on the stream.
+  Result<void> add_loop(CudaStream stream, const Loop& loop);
 
   /// Puts the graph of a loop on the stream. What has no graph yet is recorded by `record`. Error where the driver does
   /// not take it: then, and from then on, the host has to ask.
@@ -56,16 +62,24 @@ class LoopGraphs {
   Result<void> start(int depth);
   Result<Recording> recording(CudaStream stream) const;
   Result<CudaGraphExec> record(const Steps& steps) const;
-  /// A kernel that tells the condition of `handle` what is at `answer`.
-  Result<void> tell(CudaStream stream, CudaPointer answer, uint64_t handle) const;
+  /// What a kernel tells conditions, by their handles; 0 is none.
+  struct Told {
+    uint64_t more = 0, back = 0;  ///< the answer
+    uint64_t odd = 0;             ///< `is_odd`, 0 or 1
+    uint64_t is_odd = 0;
+  };
+  Result<void> tell(CudaStream stream, CudaPointer answer, Told told) const;
+  Result<uint64_t> condition_in(CudaGraph graph) const;
+  /// Adds a node to the graph that is recorded on the stream, and to the node's own graph what `steps` records.
+  Result<void> add_conditional(CudaStream stream, int kind, uint64_t handle, const Steps& steps);
 
   const GpuDevice& device_;
   CudaGraphNodes nodes_{};
   CudaContext context_ = nullptr;
   CudaModule module_ = nullptr;
   CudaFunction tell_ = nullptr;
-  std::vector<CudaStream> streams_;  ///< by depth: where bodies are recorded
-  size_t depth_ = 0;                 ///< loops that are being recorded
+  std::vector<CudaStream> streams_;  ///< by depth: where nodes' graphs are recorded
+  size_t depth_ = 0;                 ///< nodes whose graphs are being recorded
   bool overlaps_ = true;
   std::string refusal_;
   std::map<Key, CudaGraphExec> graphs_;

@@ -136,8 +136,14 @@ size_t room(CudaPointer at) {
 
 void perform(const Launch& launch) {
   if (launch.host) launch.host();
-  if (!launch.commands.empty() && launch.commands.front().verb == "tell")
-    conditions[reinterpret_cast<uint64_t>(launch.values[1])] = *static_cast<const unsigned char*>(launch.values[0]) & 1;
+  if (!launch.commands.empty() && launch.commands.front().verb == "tell") {
+    const auto number = [&](size_t i) { return reinterpret_cast<uint64_t>(launch.values[i]); };
+    const unsigned answer = *static_cast<const unsigned char*>(launch.values[0]) & 1;
+    for (const size_t handle : {1, 2}) {
+      if (number(handle) != 0) conditions[number(handle)] = answer;
+    }
+    if (number(3) != 0) conditions[number(3)] = static_cast<unsigned>(number(4));
+  }
   for (const Command& command : launch.commands) {
     std::vector<void*> copies = launch.values;
     std::vector<void*> places;
@@ -413,7 +419,7 @@ int cuLaunchKernelEx(const CudaLaunchConfig* config, CudaFunction of, void** arg
   const bool recorded = capturing(config->stream) != nullptr;
   launch.raw = recorded ? nullptr : arguments;
   for (const Command& command : launch.commands) {
-    const size_t count = command.verb == "tell" ? 2 : command.verb == "call" && recorded ? command.argument : 0;
+    const size_t count = command.verb == "tell" ? 5 : command.verb == "call" && recorded ? command.argument : 0;
     while (launch.values.size() < count) launch.values.push_back(*static_cast<void**>(arguments[launch.values.size()]));
   }
   launch.shape = fmt::format("{} grid {}x{}x{} threads {} shared {}", name, config->grid[0], config->grid[1],
@@ -496,14 +502,16 @@ int cuStreamUpdateCaptureDependencies_v2(CudaStream stream, CudaGraphNode*, cons
 }
 int cuGraphAddNode_v2(CudaGraphNode*, CudaGraph graph, const CudaGraphNode*, const void*, size_t,
                       CudaConditionalNode* node) {
-  if (node->kind != CudaConditionalNode::kConditional || node->condition != CudaConditionalNode::kWhile)
+  const bool is_while = node->condition == CudaConditionalNode::kWhile;
+  if (node->kind != CudaConditionalNode::kConditional || (!is_while && node->condition != CudaConditionalNode::kIf))
     return kInvalidValue;
   auto* of = reinterpret_cast<Graph*>(graph);
   of->bodies.push_back(std::make_shared<Graph>());
   Launch loop;
-  loop.host = [handle = node->handle, body = of->bodies.back()] {
+  loop.host = [handle = node->handle, body = of->bodies.back(), is_while] {
     while (conditions[handle] != 0) {
       for (const Launch& launch : body->launches) perform(launch);
+      if (!is_while) break;
     }
   };
   of->launches.push_back(std::move(loop));

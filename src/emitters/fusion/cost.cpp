@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "emitters/fusion/bandwidth.h"
+#include "emitters/fusion/element_work.h"
 #include "emitters/fusion/pass.h"
 #include "emitters/fusion/priced_kernel.h"
 #include "emitters/kinds/plan.h"
@@ -32,78 +33,6 @@ double bytes_of(const hlo::Shape& shape) {
   for (const hlo::Shape& element : shape.elements) bytes += bytes_of(element);
   if (shape.is_array()) bytes = static_cast<double>(shape.element_count()) * hlo::byte_width(shape.type);
   return bytes;
-}
-
-/// Operators on complex numbers that are computed in f64: conversions, several products or functions.
-bool is_complex_in_f64(const hlo::Computation& computation, const Instruction& it) {
-  const auto has_complex = [](const hlo::Shape& shape) { return shape.is_array() && hlo::is_complex(shape.type); };
-  if (!hlo::is_elementwise(it.opcode) || it.operands.empty() || !has_complex(computation.operand_shape(it, 0)))
-    return false;
-  switch (it.opcode) {
-    case Opcode::Abs:
-    case Opcode::Add:
-    case Opcode::Compare:
-    case Opcode::Convert:
-    case Opcode::Imag:
-    case Opcode::Negate:
-    case Opcode::Real:
-    case Opcode::Subtract:
-      return false;
-    default:
-      return true;
-  }
-}
-
-double operations(const hlo::Computation& computation, const Instruction& it) {
-  constexpr double kInF64 = 60;
-  if (is_complex_in_f64(computation, it)) return kInF64;
-  switch (it.opcode) {
-    case Opcode::Abs:
-      return hlo::is_complex(computation.operand_shape(it, 0).type) ? 24 : 1;
-    case Opcode::Add:
-    case Opcode::And:
-    case Opcode::Compare:
-    case Opcode::Convert:
-    case Opcode::Maximum:
-    case Opcode::Minimum:
-    case Opcode::Multiply:
-    case Opcode::Negate:
-    case Opcode::Not:
-    case Opcode::Or:
-    case Opcode::Select:
-    case Opcode::ShiftLeft:
-    case Opcode::ShiftRightArithmetic:
-    case Opcode::ShiftRightLogical:
-    case Opcode::Subtract:
-    case Opcode::Xor:
-      return 1;
-    case Opcode::Broadcast:
-    case Opcode::Reshape:
-    case Opcode::Bitcast:
-    case Opcode::Slice:
-    case Opcode::GetTupleElement:
-    case Opcode::Tuple:
-    case Opcode::Constant:
-      return 0.5;
-    case Opcode::Parameter:
-      return 1;
-    case Opcode::Divide:
-    case Opcode::Exp:
-    case Opcode::Log:
-    case Opcode::Sqrt:
-    case Opcode::Rsqrt:
-    case Opcode::Tanh:
-    case Opcode::Logistic:
-    case Opcode::Erf:
-      return hlo::bit_width(it.shape.is_array() ? it.shape.type : hlo::ElementType::F32) > 32 ? 60 : 12;
-    case Opcode::Sine:
-    case Opcode::Cosine:
-    case Opcode::Power:
-    case Opcode::Tan:
-      return 40;
-    default:
-      return 3;
-  }
 }
 
 /// A reduction, or a window that grows with the index: emitters compute both by several threads together.
@@ -248,7 +177,7 @@ PricedInstruction priced_instruction(const hlo::Module& module, hlo::Computation
   const Instruction& it = from[id];
   PricedInstruction priced;
   priced.counted = indexing::counted_instruction(module, computation, id);
-  priced.operations = operations(from, it);
+  priced.operations = element_operations(from, it);
   priced.bytes = bytes_of(it.shape);
   priced.element_bytes = it.shape.is_array() ? hlo::byte_width(it.shape.type) : 4;
   if (it.shape.is_array()) priced.widest = hlo::byte_width(it.shape.type);
@@ -268,6 +197,7 @@ KernelWork kernel_work(const PricedKernel& kernel, const ComputedOnce& together)
   KernelWork work;
   work.repeated = counts.repeated_reductions(evaluated);
   work.serial = together.is_serial;
+  work.fills = together.fills;
   indexing::Evaluations read = together.passes.empty() ? evaluated : counts.whole(together.passes);
   // What stays on the chip is read once.
   if (!together.staged.empty()) {
@@ -332,6 +262,7 @@ ComputedOnce computed_once(const hlo::Module& module, const Target& target) {
       result.instructions = plan->decision.heroes;
       result.passes = plan->decision.passes;
       result.staged = plan->decision.staged;
+      result.fills = std::ssize(plan->decision.preparations);
       result.threads = static_cast<double>(launch.blocks) * launch.threads;
       result.blocks = static_cast<double>(launch.blocks);
     }
@@ -363,6 +294,7 @@ KernelTime time_of_work(const KernelWork& work, const Target& target) {
   KernelTime time;
   time.launch = 1e6 * target.kernel_seconds();
   const Rates& rates = target.rates;
+  time.launch += static_cast<double>(work.fills) * 1e6 * rates.launch;
   time.memory = memory_microseconds(work.memory_bytes, work.blocks, target);
   time.all_memory = work.memory_bytes / (rates.memory_bandwidth / 1e6);
   time.cache = work.cache_bytes / (rates.cached_loads / 1e6);

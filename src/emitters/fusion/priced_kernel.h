@@ -49,6 +49,7 @@ struct ComputedOnce {
   double operations = 0;                     ///< of products
   double cache_bytes = 0;                    ///< beside the elements of products' rows
   bool is_serial = false;                    ///< KernelWork::serial
+  int64_t fills = 0;                         ///< KernelWork::fills
 };
 
 /// Work of a kernel; without `together`, of one that has no reductions, scans or products.

@@ -10,6 +10,22 @@ namespace strata::emitters {
 using mlir::Value;
 using mlir::ValueRange;
 
+namespace {
+
+/// Renames the function that has a kernel's name: that of an instruction that is named as the launch is.
+void give_way(mlir::ModuleOp module, const std::string& name) {
+  mlir::Operation* function = module.lookupSymbol(name);
+  if (function == nullptr) return;
+  std::string other = name + "_function";
+  while (module.lookupSymbol(other) != nullptr) other += "_";
+  const auto symbol = mlir::StringAttr::get(module.getContext(), other);
+  const bool renamed = mlir::succeeded(mlir::SymbolTable::replaceAllSymbolUses(function, symbol, module));
+  assert(renamed && "all uses are known");
+  if (renamed) mlir::SymbolTable::setSymbolName(function, symbol);
+}
+
+}  // namespace
+
 Kernel::Kernel(const FusionFunctions& functions, const std::string& name, const Decision& decision, size_t launch,
                const std::vector<size_t>& only_read)
     : input_count_(functions.arguments().inputs.size()),
@@ -26,8 +42,9 @@ Kernel::Kernel(const FusionFunctions& functions, const std::string& name, const 
   inputs.append(2, builder_.getIndexType());
   builder_.setInsertionPointToStart(functions.target().getBody());
   const Launch& facts = decision.launches[launch];
-  function_ = builder_.create<mlir::func::FuncOp>(facts.name.empty() ? name : name + "_" + facts.name,
-                                                  builder_.getFunctionType(inputs, outputs));
+  const std::string own = facts.name.empty() ? name : name + "_" + facts.name;
+  give_way(functions.target(), own);
+  function_ = builder_.create<mlir::func::FuncOp>(own, builder_.getFunctionType(inputs, outputs));
   function_->setAttr("strata.kernel", builder_.getUnitAttr());
   for (unsigned i = 0; i < input_count_; ++i) {
     function_.setArgAttr(i, "strata.input", builder_.getI64IntegerAttr(i));

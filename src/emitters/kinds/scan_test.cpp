@@ -392,6 +392,29 @@ ENTRY e {{
   }
 }
 
+/// The function of an instruction that is named as a kernel's launch is, in a fusion named after the instruction.
+TEST(Scan, KernelsHaveNamesOfTheirOwn) {
+  const auto module = hlo::parse_module(R"(HloModule m
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT r = f32[] add(a, b)
+}
+ENTRY e {
+  x = f32[4,1000,33]{2,1,0} parameter(0)
+  zero = f32[] constant(0)
+  scan = f32[4,1000,33]{2,1,0} reduce-window(x, zero), window={size=1x1000x1 pad=0_0x999_0x0_0}, to_apply=add
+  rest = f32[4,1000,33]{2,1,0} subtract(x, scan)
+  ROOT r = (f32[4,1000,33]{2,1,0}, f32[4,1000,33]{2,1,0}) tuple(scan, rest)
+})");
+  ASSERT_TRUE(module);
+  const auto program = emit_program(**module);
+  ASSERT_TRUE(program) << program.error().to_string();
+  ASSERT_EQ(program->steps.size(), 1U);
+  ASSERT_TRUE(program->steps[0].fusion.has_value());
+  EXPECT_THAT(program->steps[0].fusion->decision().emitter, HasSubstr("column scan"));
+}
+
 /// A module whose scan takes two kernels, and PTX for them.
 TEST(Scan, HasPtx) {
   const std::pair<Case, std::string> cases[] = {
