@@ -4,6 +4,7 @@
 
 #include "emitters/fusion/bandwidth.h"
 #include "emitters/fusion/element_work.h"
+#include "emitters/fusion/instruction_roles.h"
 #include "emitters/fusion/pass.h"
 #include "emitters/fusion/priced_kernel.h"
 #include "emitters/kinds/plan.h"
@@ -38,14 +39,6 @@ double bytes_of(const hlo::Shape& shape) {
 /// A reduction, or a window that grows with the index: emitters compute both by several threads together.
 bool is_combined(const hlo::Computation& computation, const Instruction& it) {
   return it.opcode == Opcode::Reduce || hlo::scan_window(computation, it).has_value();
-}
-
-/// Whether an instruction counts as an operator beside a long reduction.
-bool is_operator(const Instruction& it) {
-  const bool moves = it.opcode == Opcode::Tuple || it.opcode == Opcode::GetTupleElement ||
-                     it.opcode == Opcode::Broadcast || it.operands.empty();
-  // Scalars cost nothing: initial values, what follows from a sum of all.
-  return it.opcode == Opcode::Reduce || (!moves && indexing::elements_of(it.shape) > 1);
 }
 
 /// Whether a long reduction shares the kernel with other operators, and each of its elements is computed by one thread.

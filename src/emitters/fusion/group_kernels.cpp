@@ -1,6 +1,8 @@
 #include "emitters/fusion/group_kernels.h"
 
+#include <algorithm>
 #include <map>
+#include <set>
 
 #include "emitters/fusion/instruction_roles.h"
 #include "emitters/fusion/part_builder.h"
@@ -23,6 +25,7 @@ GroupKernels::GroupKernels(const hlo::Module& module, const std::vector<bool>& u
     kinds_.push_back(used_[i] ? static_cast<int32_t>(ratings.kind_of(module_, it)) : -1);
     shapes_.push_back(used_[i] ? static_cast<int32_t>(ratings.kind_of(module_, parameter)) : -1);
   }
+  long_reductions_ = long_reductions(computation_);
   find_plain();
   find_alike();
   priced_.resize(count);
@@ -120,6 +123,47 @@ int32_t GroupKernels::described(InstructionId id) {
   places_[i] = static_cast<int32_t>(seen_.size());
   seen_.push_back(id);
   return places_[i];
+}
+
+bool GroupKernels::writes_apart(const Group& group, const std::vector<ArrayValue>& outputs) {
+  int number = kNoReduction;
+  InstructionId reduction = -1;
+  for (const InstructionId id : group) {
+    const int other = long_reductions_[static_cast<size_t>(id)];
+    if (other == kNoReduction || other == number) continue;
+    if (other == kOtherReduction || reduction >= 0) return false;
+    number = other;
+    reduction = id;
+  }
+  if (reduction < 0) return false;
+  mark(group);
+  const int64_t terms = computation_.operand_shape(computation_[reduction], 0).element_count();
+  const int64_t results = hlo::leaf_of(computation_[reduction].shape, 0).element_count();
+  // One function computes all outputs of as many elements, so that what one of them needs is at hand for all.
+  std::set<int64_t> with_reduction, without;
+  for (const ArrayValue& output : outputs) {
+    const Instruction& it = computation_[output.instruction];
+    const int64_t elements = hlo::leaf_of(it.shape, output.element).element_count();
+    const bool fits = elements == terms || elements == results || !it.shape.is_array() || !is_operator(it);
+    const bool needs = needs_reduction(output.instruction);
+    if (needs || !fits) (needs ? with_reduction : without).insert(elements);
+  }
+  forget();
+  return std::any_of(without.begin(), without.end(),
+                     [&](int64_t elements) { return !with_reduction.contains(elements); });
+}
+
+/// Whether an instruction of the part is a reduction, or computed of one.
+bool GroupKernels::needs_reduction(InstructionId id) {
+  if (!inside(id)) return false;
+  const auto i = static_cast<size_t>(id);
+  if (places_[i] >= 0) return places_[i] == 1;
+  const Instruction& it = computation_[id];
+  bool needs = it.opcode == Opcode::Reduce;
+  for (size_t k = 0; k < it.operands.size() && !needs; ++k) needs = needs_reduction(it.operands[k]);
+  places_[i] = needs ? 1 : 0;
+  seen_.push_back(id);
+  return needs;
 }
 
 const PricedKernel* GroupKernels::kernel_of(const Group& group, const std::vector<ArrayValue>& outputs) {

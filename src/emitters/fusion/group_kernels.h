@@ -25,6 +25,11 @@ class GroupKernels {
   /// those of other groups, what it is and which are its operands. Valid until the next call.
   const std::vector<int32_t>& describe(const Group& group, const std::vector<ArrayValue>& outputs, bool in_place);
 
+  /// Whether a group's kernel takes infinitely long (kernel_time) because a long reduction's emitter cannot write an
+  /// output beside it: one that needs no reduction, and has neither an element for each that is reduced nor one for
+  /// each of the reduction's results (plan_reduction_outputs). Then each of these is summed by one thread.
+  bool writes_apart(const Group& group, const std::vector<ArrayValue>& outputs);
+
   /// The kernel of a group. Nothing where its time needs the part itself: where threads compute something together
   /// (ComputedOnce), where values are tuples, and where the interpreter runs it. Valid until the next call.
   const PricedKernel* kernel_of(const Group& group, const std::vector<ArrayValue>& outputs);
@@ -37,6 +42,7 @@ class GroupKernels {
   hlo::InstructionId add(const PricedInstruction& priced, std::span<const hlo::InstructionId> operands);
   const PricedInstruction& priced(hlo::InstructionId id);
   const PricedInstruction& priced_parameter(hlo::InstructionId id);
+  bool needs_reduction(hlo::InstructionId id);
   void mark(const Group& group);
   void forget();
   bool inside(hlo::InstructionId id) const {
@@ -51,6 +57,7 @@ class GroupKernels {
   const std::vector<bool>& used_;
   const std::vector<bool>& everywhere_;
   std::vector<int32_t> kinds_, shapes_;  ///< of instructions: Ratings::kind_of it, and of a parameter of its shape
+  std::vector<int> long_reductions_;     ///< long_reductions()
   std::vector<bool> plain_;              ///< whether an instruction is priced without a part
   /// Of instructions that a part has once where their operands are the same: a number that they have in common with
   /// those that may be the same; -1 of all others.

@@ -123,6 +123,13 @@ std::vector<int> long_reductions(const Computation& computation) {
   return result;
 }
 
+bool is_operator(const Instruction& it) {
+  const bool moves = it.opcode == Opcode::Tuple || it.opcode == Opcode::GetTupleElement ||
+                     it.opcode == Opcode::Broadcast || it.operands.empty();
+  // Scalars cost nothing: initial values, what follows from a sum of all.
+  return it.opcode == Opcode::Reduce || (!moves && indexing::elements_of(it.shape) > 1);
+}
+
 bool is_name(Opcode opcode) {
   return opcode == Opcode::Tuple || opcode == Opcode::GetTupleElement || opcode == Opcode::AfterAll;
 }

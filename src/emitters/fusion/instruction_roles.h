@@ -34,6 +34,10 @@ bool sums_many_terms(const hlo::Computation& computation);
 inline constexpr int kNoReduction = -1, kOtherReduction = -2;
 std::vector<int> long_reductions(const hlo::Computation& computation);
 
+/// Whether an instruction counts as an operator beside a long reduction: no kernel has both where a thread would sum an
+/// element by itself.
+bool is_operator(const hlo::Instruction& it);
+
 /// What only names values.
 bool is_name(hlo::Opcode opcode);
 

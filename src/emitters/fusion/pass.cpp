@@ -77,7 +77,11 @@ class Fuser {
     const bool in_place = updates_in_place(group, outputs);
     return ratings_.of_group(kernels_->describe(group, outputs, in_place), [&] {
       const PricedKernel* kernel = in_place ? nullptr : kernels_->kernel_of(group, outputs);
-      return kernel != nullptr ? ratings_.time(*kernel) : time_of_part(part(group), in_place);
+      if (kernel != nullptr) return ratings_.time(*kernel);
+      KernelTime never;
+      never.all = std::numeric_limits<double>::infinity();
+      if (!in_place && kernels_->writes_apart(group, outputs)) return never;
+      return time_of_part(part(group), in_place);
     });
   }
 
