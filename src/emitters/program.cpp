@@ -136,9 +136,8 @@ class ProgramBuilder {
   /// The kernels of the entry. Where sums differ by factors, and where reductions of all elements can be of rows'
   /// results beside other reductions of rows, both ways are tried; large modules have one.
   FusedModule cut() const {
-    const auto fused_of = [&](const hlo::Module& module) {
-      return fuse_recomputing(module, options_.target, parameters_);
-    };
+    Ratings ratings(options_.target);
+    const auto fused_of = [&](const hlo::Module& module) { return fuse_recomputing(module, ratings, parameters_); };
     const auto kernels_of = [&](const hlo::Module& module) {
       return fused_of(share_long_reductions(split_reductions(module, options_.target), options_.target));
     };

@@ -4,7 +4,9 @@
 
 #include "emitters/fusion/bandwidth.h"
 #include "emitters/fusion/element_work.h"
+#include "emitters/fusion/instruction_roles.h"
 #include "emitters/fusion/pass.h"
+#include "emitters/fusion/priced_kernel.h"
 #include "emitters/kinds/plan.h"
 #include "emitters/kinds/product/product.h"
 #include "emitters/kinds/reduction_shape.h"
@@ -45,10 +47,7 @@ bool has_serial_reduction(const hlo::Computation& computation, const std::vector
   bool serial = false;
   for (InstructionId id = 0; id <= computation.root; ++id) {
     const Instruction& it = computation[id];
-    const bool moves = it.opcode == Opcode::Tuple || it.opcode == Opcode::GetTupleElement ||
-                       it.opcode == Opcode::Broadcast || it.operands.empty();
-    // Scalars cost nothing: initial values, what follows from a sum of all.
-    if (it.opcode == Opcode::Reduce || (!moves && indexing::elements_of(it.shape) > 1)) ++operators;
+    if (is_operator(it)) ++operators;
     serial |= is_combined(computation, it) && indexing::is_long_reduction(computation, it) &&
               std::find(once.begin(), once.end(), id) == once.end();
   }
@@ -112,26 +111,28 @@ double bytes_beside_rows(const hlo::Computation& computation, const std::vector<
   return sum;
 }
 
+/// Whether an instruction has the same for all elements that lie beside each other in memory.
+bool is_spread(const hlo::Computation& computation, const Instruction& it) {
+  if (it.opcode != Opcode::Broadcast || it.shape.rank() == 0) return false;
+  const hlo::Shape& from = computation.operand_shape(it, 0);
+  const std::vector<int64_t>& kept = it.dimensions();
+  const int64_t innermost = it.shape.minor_to_major[0];
+  const auto place = std::find(kept.begin(), kept.end(), innermost);
+  const bool spread = place == kept.end() || from.dim(place - kept.begin()) == 1;
+  return spread && static_cast<double>(it.shape.dim(innermost)) >= kVector;
+}
+
 /// Of each instruction whether only broadcasts read it, to elements that lie beside each other in memory: what it has
 /// for a row, threads compute once for their vectors.
-std::vector<bool> same_along_rows(const hlo::Computation& computation) {
-  const size_t count = computation.instructions.size();
+std::vector<bool> same_along_rows(const PricedKernel& kernel) {
+  const size_t count = kernel.instructions.size();
   std::vector<bool> same(count, true), read(count, false);
-  for (InstructionId id = computation.root; id >= 0; --id) {
-    const Instruction& it = computation[id];
-    const auto at = static_cast<size_t>(id);
-    if (!read[at]) same[at] = false;
-    const bool moves = it.opcode == Opcode::Reshape || it.opcode == Opcode::Slice || it.opcode == Opcode::Broadcast;
-    bool passes_on = same[at] && (hlo::is_elementwise(it.opcode) || moves);
-    if (it.opcode == Opcode::Broadcast) {
-      const hlo::Shape& from = computation.operand_shape(it, 0);
-      const std::vector<int64_t>& kept = it.dimensions();
-      const int64_t innermost = it.shape.rank() == 0 ? -1 : it.shape.minor_to_major[0];
-      const auto place = std::find(kept.begin(), kept.end(), innermost);
-      const bool spread = place == kept.end() || from.dim(place - kept.begin()) == 1;
-      passes_on |= innermost >= 0 && spread && static_cast<double>(it.shape.dim(innermost)) >= kVector;
-    }
-    for (const InstructionId operand : it.operands) {
+  for (const InstructionId root : kernel.graph.roots) same[static_cast<size_t>(root)] = false;
+  for (size_t i = count; i-- > 0;) {
+    const PricedInstruction& it = *kernel.instructions[i];
+    if (!read[i]) same[i] = false;
+    const bool passes_on = it.spreads || (same[i] && it.passes_on);
+    for (const InstructionId operand : kernel.graph.operands_of(static_cast<InstructionId>(i))) {
       read[static_cast<size_t>(operand)] = true;
       if (!passes_on) same[static_cast<size_t>(operand)] = false;
     }
@@ -141,13 +142,11 @@ std::vector<bool> same_along_rows(const hlo::Computation& computation) {
 
 /// Elements of the widest result that a thread computes at least: 16 bytes of them. What is the same for all elements,
 /// it computes once for these.
-double vector_of_results(const hlo::Computation& computation) {
+double vector_of_results(const PricedKernel& kernel) {
   constexpr int kVectorBytes = 16;
-  const hlo::Shape& root = computation.root_instruction().shape;
   int widest = 1;
-  for (const hlo::Shape& shape : root.is_tuple() ? root.elements.list() : std::vector<hlo::Shape>{root}) {
-    if (shape.is_array()) widest = std::max(widest, hlo::byte_width(shape.type));
-  }
+  for (const InstructionId root : kernel.graph.roots)
+    widest = std::max(widest, kernel.instructions[static_cast<size_t>(root)]->widest);
   return static_cast<double>(kVectorBytes) / widest;
 }
 
@@ -166,7 +165,80 @@ bool has_reductions_apart(const hlo::Computation& computation) {
 
 }  // namespace
 
-KernelWork kernel_work(const hlo::Module& module, const Target& target) {
+PricedInstruction priced_instruction(const hlo::Module& module, hlo::ComputationId computation, InstructionId id) {
+  const hlo::Computation& from = module[computation];
+  const Instruction& it = from[id];
+  PricedInstruction priced;
+  priced.counted = indexing::counted_instruction(module, computation, id);
+  priced.operations = element_operations(from, it);
+  priced.bytes = bytes_of(it.shape);
+  priced.element_bytes = it.shape.is_array() ? hlo::byte_width(it.shape.type) : 4;
+  if (it.shape.is_array()) priced.widest = hlo::byte_width(it.shape.type);
+  for (const hlo::Shape& element : it.shape.elements) {
+    if (element.is_array()) priced.widest = std::max(priced.widest, hlo::byte_width(element.type));
+  }
+  priced.spreads = is_spread(from, it);
+  const bool moves = it.opcode == Opcode::Reshape || it.opcode == Opcode::Slice || it.opcode == Opcode::Broadcast;
+  priced.passes_on = hlo::is_elementwise(it.opcode) || moves;
+  return priced;
+}
+
+KernelWork kernel_work(const PricedKernel& kernel, const ComputedOnce& together) {
+  const indexing::EvaluationCounts counts(kernel.graph, together.instructions, static_cast<int64_t>(together.blocks),
+                                          together.threads_of_rows);
+  const indexing::Evaluations evaluated = counts.whole();
+  KernelWork work;
+  work.repeated = counts.repeated_reductions(evaluated);
+  work.serial = together.is_serial;
+  work.fills = together.fills;
+  indexing::Evaluations read = together.passes.empty() ? evaluated : counts.whole(together.passes);
+  // What stays on the chip is read once.
+  if (!together.staged.empty()) {
+    const indexing::Evaluations in_one_pass = counts.whole(std::vector<int>(together.passes.size(), 0));
+    for (const InstructionId id : together.staged) read[static_cast<size_t>(id)] = in_one_pass[static_cast<size_t>(id)];
+  }
+
+  const std::vector<bool> along_rows = same_along_rows(kernel);
+  const double elements_of_thread = vector_of_results(kernel);
+  const auto share = [&](size_t i) {
+    if (!along_rows[i]) return 1.0;
+    return kernel.instructions[i]->counted.elements == 1 ? elements_of_thread : kVector;
+  };
+  const size_t count = kernel.instructions.size();
+  const indexing::Evaluations of_warps = counts.of_warps(together.passes);
+  const std::vector<double> copies = counts.code_copies();
+  std::vector<double> operations(count);
+  for (size_t i = 0; i < count; ++i) {
+    const PricedInstruction& it = *kernel.instructions[i];
+    operations[i] = it.operations / share(i);
+    work.operations += of_warps[i] * operations[i];
+    work.repeated_code += std::max(copies[i] - 1, 0.0) * it.operations;
+    if (it.counted.opcode != Opcode::Parameter || read[i] == 0) continue;
+    // Of an array that is read in part only that part moves.
+    work.memory_bytes += std::min(it.bytes, read[i] * kSectorBytes);
+    work.cache_bytes += read[i] * it.element_bytes / share(i);
+  }
+  work.operations += together.operations;
+  work.cache_bytes += together.cache_bytes;
+  double threads = together.threads;
+  for (const InstructionId root : kernel.graph.roots) {
+    const PricedInstruction& it = *kernel.instructions[static_cast<size_t>(root)];
+    work.memory_bytes += it.bytes;
+    if (!together.instructions.empty()) continue;
+    const std::span<const InstructionId> operands = kernel.graph.operands_of(root);
+    const InstructionId shared = it.counted.opcode == Opcode::Scatter ? operands.back() : root;
+    threads = std::max(threads, kernel.instructions[static_cast<size_t>(shared)]->counted.elements);
+  }
+  work.of_longest_thread = std::max(counts.of_longest_element(operations), work.operations / std::max(threads, 1.0));
+  if (together.blocks > 0) work.blocks = together.blocks;
+  return work;
+}
+
+namespace {
+
+/// What the emitter that would take a kernel computes once. Only of reductions, scans and products it matters: others
+/// are read as often as they are written.
+ComputedOnce computed_once(const hlo::Module& module, const Target& target) {
   const hlo::Computation& computation = module.entry_computation();
   const bool multiplies = std::any_of(computation.instructions.begin(), computation.instructions.end(),
                                       [](const Instruction& it) { return it.opcode == Opcode::Dot; });
@@ -174,84 +246,46 @@ KernelWork kernel_work(const hlo::Module& module, const Target& target) {
                                    [](const Instruction& it) { return it.opcode == Opcode::Reduce; });
   const bool scans = std::any_of(computation.instructions.begin(), computation.instructions.end(),
                                  [&](const Instruction& it) { return hlo::scan_window(computation, it).has_value(); });
-  // Only of reductions it matters whether an emitter computes them once: others are read as often as they are written.
-  std::vector<InstructionId> once;
-  KernelWork work;
-  double threads = 0, blocks = 0;
-  std::vector<int> passes;
-  std::vector<InstructionId> staged;
+  ComputedOnce result;
   for (const auto& [has, emitter] : {std::pair(multiplies, "product"), std::pair(reduces && !multiplies, "reduction"),
                                      std::pair(scans && !multiplies, "scan")}) {
-    if (!has || !once.empty()) continue;
+    if (!has || !result.instructions.empty()) continue;
     if (const Result<Plan> plan = choose_plan({module, module.entry, target, /*explained=*/false}, emitter)) {
       const Launch& launch = plan->decision.launches.back();
-      once = plan->decision.heroes;
-      passes = plan->decision.passes;
-      staged = plan->decision.staged;
-      work.fills = std::ssize(plan->decision.preparations);
-      threads = static_cast<double>(launch.blocks) * launch.threads;
-      blocks = static_cast<double>(launch.blocks);
+      result.instructions = plan->decision.heroes;
+      result.passes = plan->decision.passes;
+      result.staged = plan->decision.staged;
+      result.fills = std::ssize(plan->decision.preparations);
+      result.threads = static_cast<double>(launch.blocks) * launch.threads;
+      result.blocks = static_cast<double>(launch.blocks);
     }
   }
-  const indexing::EvaluationCounts counts(module, module.entry, once, static_cast<int64_t>(blocks),
-                                          threads_of_rows(computation, once, target));
-  const indexing::Evaluations evaluated = counts.whole();
-  indexing::Evaluations read = counts.whole(passes);
-  // What stays on the chip is read once.
-  const indexing::Evaluations in_one_pass = staged.empty() ? read : counts.whole(std::vector<int>(passes.size(), 0));
-  for (const InstructionId id : staged) read[static_cast<size_t>(id)] = in_one_pass[static_cast<size_t>(id)];
-  work.repeated = indexing::repeated_reductions(computation, evaluated);
-  work.serial = multiplies ? has_serial_product(computation, once) : has_serial_reduction(computation, once);
-
-  const std::vector<bool> along_rows = same_along_rows(computation);
-  const double elements_of_thread = vector_of_results(computation);
-  const auto share = [&](InstructionId id) {
-    if (!along_rows[static_cast<size_t>(id)]) return 1.0;
-    return indexing::elements_of(computation[id].shape) == 1 ? elements_of_thread : kVector;
-  };
-  const auto operations_of = [&](const indexing::Evaluations& of) {
-    double sum = 0;
-    for (InstructionId id = 0; id <= computation.root; ++id) {
-      sum += of[static_cast<size_t>(id)] * element_operations(computation, computation[id]) / share(id);
-    }
-    return sum;
-  };
-  const std::vector<double> copies = counts.code_copies();
-  for (InstructionId id = 0; id <= computation.root; ++id) {
-    work.repeated_code +=
-        std::max(copies[static_cast<size_t>(id)] - 1, 0.0) * element_operations(computation, computation[id]);
-  }
-  work.operations = operations_of(counts.of_warps(passes)) + operations_of_products(computation, once, target);
-  for (const InstructionId root : counts.roots()) {
-    const Instruction& it = computation[root];
-    const hlo::Shape& shared = it.opcode == Opcode::Scatter ? computation[it.operands.back()].shape : it.shape;
-    if (once.empty()) threads = std::max(threads, indexing::elements_of(shared));
-    work.of_longest_thread = std::max(work.of_longest_thread, operations_of(counts.of_element(root)));
-  }
-  work.of_longest_thread = std::max(work.of_longest_thread, work.operations / std::max(threads, 1.0));
-
-  work.memory_bytes = bytes_of(computation.root_instruction().shape);
-  for (InstructionId id = 0; id <= computation.root; ++id) {
-    const Instruction& it = computation[id];
-    const double times = read[static_cast<size_t>(id)];
-    if (it.opcode != Opcode::Parameter || times == 0) continue;
-    // Of an array that is read in part only that part moves.
-    work.memory_bytes += std::min(bytes_of(it.shape), times * kSectorBytes);
-    work.cache_bytes += times * (it.shape.is_array() ? hlo::byte_width(it.shape.type) : 4) / share(id);
-  }
-  work.cache_bytes += bytes_beside_rows(computation, once, blocks, target);
-  if (blocks > 0) work.blocks = blocks;
-  return work;
+  const std::vector<InstructionId>& once = result.instructions;
+  result.is_serial = multiplies ? has_serial_product(computation, once) : has_serial_reduction(computation, once);
+  result.threads_of_rows = threads_of_rows(computation, once, target);
+  result.operations = operations_of_products(computation, once, target);
+  result.cache_bytes = bytes_beside_rows(computation, once, result.blocks, target);
+  return result;
 }
 
-KernelTime kernel_time(const hlo::Module& module, const Target& target) {
+}  // namespace
+
+KernelWork kernel_work(const hlo::Module& module, const Target& target) {
+  const hlo::Computation& computation = module.entry_computation();
+  const auto count = static_cast<size_t>(computation.root) + 1;
+  std::vector<PricedInstruction> priced;
+  for (size_t i = 0; i < count; ++i)
+    priced.push_back(priced_instruction(module, module.entry, static_cast<InstructionId>(i)));
+  PricedKernel kernel;
+  for (size_t i = 0; i < count; ++i) kernel.add(priced[i], computation.instructions[i].operands);
+  const Instruction& root = computation.root_instruction();
+  kernel.graph.roots = root.opcode == Opcode::Tuple ? root.operands : std::vector<InstructionId>{computation.root};
+  return kernel_work(kernel, computed_once(module, target));
+}
+
+KernelTime time_of_work(const KernelWork& work, const Target& target) {
   KernelTime time;
   time.launch = 1e6 * target.kernel_seconds();
-  if (has_reductions_apart(module.entry_computation())) {
-    time.all = std::numeric_limits<double>::infinity();
-    return time;
-  }
-  const KernelWork work = kernel_work(module, target);
   const Rates& rates = target.rates;
   time.launch += static_cast<double>(work.fills) * 1e6 * rates.launch;
   time.memory = memory_microseconds(work.memory_bytes, work.blocks, target);
@@ -264,6 +298,14 @@ KernelTime kernel_time(const hlo::Module& module, const Target& target) {
   const bool refused = !work.repeated.empty() || work.serial || work.repeated_code > kMostRepeatedCode;
   time.all = refused ? std::numeric_limits<double>::infinity()
                      : time.launch + std::max({time.memory, time.cache, time.operations, time.thread});
+  return time;
+}
+
+KernelTime kernel_time(const hlo::Module& module, const Target& target) {
+  if (!has_reductions_apart(module.entry_computation())) return time_of_work(kernel_work(module, target), target);
+  KernelTime time;
+  time.launch = 1e6 * target.kernel_seconds();
+  time.all = std::numeric_limits<double>::infinity();
   return time;
 }
 

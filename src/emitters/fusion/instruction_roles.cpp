@@ -1,9 +1,13 @@
 #include "emitters/fusion/instruction_roles.h"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "emitters/kinds/product/product.h"
+#include "emitters/kinds/reduction_shape.h"
 #include "hlo/indexing/evaluations.h"
+#include "hlo/scan_window.h"
 
 namespace strata::emitters {
 
@@ -102,6 +106,28 @@ std::vector<bool> free_reshapes(const Computation& computation) {
 bool sums_many_terms(const Computation& computation) {
   return std::any_of(computation.instructions.begin(), computation.instructions.end(),
                      [&](const Instruction& it) { return indexing::is_long_reduction(computation, it); });
+}
+
+std::vector<int> long_reductions(const Computation& computation) {
+  std::map<std::vector<std::pair<int64_t, bool>>, int> shapes;
+  std::vector<int> result;
+  for (const Instruction& it : computation.instructions) {
+    result.push_back(kNoReduction);
+    if (it.opcode == Opcode::Dot || hlo::scan_window(computation, it)) result.back() = kOtherReduction;
+    if (it.opcode != Opcode::Reduce || !indexing::is_long_reduction(computation, it)) continue;
+    std::vector<std::pair<int64_t, bool>> shape;
+    for (const DimensionGroup& group : dimension_groups(computation.operand_shape(it, 0), it.dimensions()))
+      shape.emplace_back(group.size, group.reduced);
+    result.back() = shapes.try_emplace(std::move(shape), static_cast<int>(shapes.size())).first->second;
+  }
+  return result;
+}
+
+bool is_operator(const Instruction& it) {
+  const bool moves = it.opcode == Opcode::Tuple || it.opcode == Opcode::GetTupleElement ||
+                     it.opcode == Opcode::Broadcast || it.operands.empty();
+  // Scalars cost nothing: initial values, what follows from a sum of all.
+  return it.opcode == Opcode::Reduce || (!moves && indexing::elements_of(it.shape) > 1);
 }
 
 bool is_name(Opcode opcode) {

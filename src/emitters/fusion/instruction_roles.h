@@ -29,6 +29,15 @@ std::vector<bool> free_reshapes(const hlo::Computation& computation);
 /// Whether a computation has a reduction that no single thread should compute (indexing::is_long_reduction).
 bool sums_many_terms(const hlo::Computation& computation);
 
+/// Of each long reduction (indexing::is_long_reduction) a number, which those have in common that one emitter computes
+/// together (dimension_groups); kNoReduction of all others, kOtherReduction of products and scans.
+inline constexpr int kNoReduction = -1, kOtherReduction = -2;
+std::vector<int> long_reductions(const hlo::Computation& computation);
+
+/// Whether an instruction counts as an operator beside a long reduction: no kernel has both where a thread would sum an
+/// element by itself.
+bool is_operator(const hlo::Instruction& it);
+
 /// What only names values.
 bool is_name(hlo::Opcode opcode);
 

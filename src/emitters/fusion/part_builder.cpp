@@ -1,6 +1,7 @@
 #include "emitters/fusion/part_builder.h"
 
 #include <map>
+#include <set>
 
 #include "hlo/compute.h"
 #include "hlo/inline_calls.h"
@@ -147,12 +148,6 @@ class PartBuilder {
     return alike.back();
   }
 
-  /// Whether the operator, its operands, its shape and its dimensions are all that there is of it.
-  static bool has_plain_attributes(const Instruction& it) {
-    return !it.operands.empty() && it.called.empty() &&
-           (std::holds_alternative<hlo::NoAttributes>(it.attributes) ||
-            std::holds_alternative<hlo::DimensionsAttributes>(it.attributes));
-  }
   static std::vector<int64_t> dimensions_of(const Instruction& it) {
     const auto* dimensions = std::get_if<hlo::DimensionsAttributes>(&it.attributes);
     return dimensions == nullptr ? std::vector<int64_t>() : dimensions->dimensions;
@@ -171,6 +166,12 @@ class PartBuilder {
 };
 
 }  // namespace
+
+bool has_plain_attributes(const Instruction& it) {
+  return !it.operands.empty() && it.called.empty() &&
+         (std::holds_alternative<hlo::NoAttributes>(it.attributes) ||
+          std::holds_alternative<hlo::DimensionsAttributes>(it.attributes));
+}
 
 ProgramPart build_part(const hlo::Module& module, const std::vector<bool>& everywhere, const Group& group,
                        const std::vector<ArrayValue>& outputs) {

@@ -1,14 +1,16 @@
 // A group of a module's instructions as a module of its own.
 #pragma once
 
-#include <set>
-#include <utility>
+#include <vector>
 
+#include "emitters/fusion/group.h"
 #include "emitters/fusion/pass.h"
 
 namespace strata::emitters {
 
-using Group = std::set<hlo::InstructionId>;
+/// Whether the operator, its operands, its shape and its dimensions are all that there is of an instruction. Where all
+/// of these are the same, a part has it once.
+bool has_plain_attributes(const hlo::Instruction& it);
 
 /// The part of the entry that computes `outputs` by the instructions of a group. What is `everywhere` (constants, and
 /// what only names values) is copied into it, all else that it reads becomes a parameter. Without an estimated time.

@@ -7,6 +7,8 @@
 #include <set>
 
 #include "emitters/elemental/known_functions.h"
+#include "emitters/fusion/group.h"
+#include "emitters/fusion/group_kernels.h"
 #include "emitters/fusion/group_pair.h"
 #include "emitters/fusion/instruction_roles.h"
 #include "emitters/fusion/part_builder.h"
@@ -60,64 +62,43 @@ class Fuser {
       add_pairs_with(best.consumer);
     }
     std::vector<ProgramPart> parts;
-    for (const int number : order()) parts.push_back(part(groups_[static_cast<size_t>(number)]).first);
+    for (const int number : order()) {
+      parts.push_back(part(groups_[static_cast<size_t>(number)]));
+      parts.back().microseconds = times_[static_cast<size_t>(number)].all;
+    }
     return parts;
   }
 
  private:
-  /// What part() takes, without the part where a group like it has been rated.
-  KernelTime time_of(const Group& group) const {
+  /// What a group takes as one kernel.
+  KernelTime time_of(const Group& group) {
     work_.instructions_rated += static_cast<int64_t>(group.size());
     const std::vector<ArrayValue> outputs = outputs_of(group);
-    return ratings_.of_group(description_of(group, outputs), [&] { return part(group).second; });
+    const bool in_place = updates_in_place(group, outputs);
+    return ratings_.of_group(kernels_->describe(group, outputs, in_place), [&] {
+      const PricedKernel* kernel = in_place ? nullptr : kernels_->kernel_of(group, outputs);
+      if (kernel != nullptr) return ratings_.time(*kernel);
+      KernelTime never;
+      never.all = std::numeric_limits<double>::infinity();
+      if (!in_place && kernels_->writes_apart(group, outputs)) return never;
+      return time_of_part(part(group), in_place);
+    });
   }
 
-  /// Numbers that say all that a group's part and its time depend on: its outputs, whether it updates in place, and of
-  /// each instruction that its outputs need, up to those of other groups, what it is and which are its operands.
-  std::vector<int64_t> description_of(const Group& group, const std::vector<ArrayValue>& outputs) const {
-    std::vector<int64_t> numbers{updates_in_place(group, outputs) ? 1 : 0, std::ssize(outputs)};
-    std::vector<int64_t> results;
-    std::vector<InstructionId> seen;
-    for (const ArrayValue& output : outputs) {
-      results.push_back(described(group, output.instruction, seen, numbers));
-      results.push_back(output.element);
-    }
-    numbers.insert(numbers.end(), results.begin(), results.end());
-    for (const InstructionId id : seen) numbers_[static_cast<size_t>(id)] = -1;
-    return numbers;
-  }
-
-  /// The number of an instruction in the description; operands come before their users.
-  int64_t described(const Group& group, InstructionId id, std::vector<InstructionId>& seen,
-                    std::vector<int64_t>& numbers) const {
-    int64_t& number = numbers_[static_cast<size_t>(id)];
-    if (number >= 0) return number;
-    const Instruction& it = computation_[id];
-    const bool inside = group.contains(id) || everywhere_[static_cast<size_t>(id)];
-    std::vector<int64_t> operands;
-    if (inside) {
-      for (const InstructionId operand : it.operands) operands.push_back(described(group, operand, seen, numbers));
-    }
-    numbers.push_back(inside ? kinds_[static_cast<size_t>(id)] : -1 - shapes_[static_cast<size_t>(id)]);
-    numbers.push_back(std::ssize(operands));
-    numbers.insert(numbers.end(), operands.begin(), operands.end());
-    number = std::ssize(seen);
-    seen.push_back(id);
-    return number;
-  }
-
-  std::pair<ProgramPart, KernelTime> part(const Group& group) const {
-    ProgramPart result = build_part(module_, everywhere_, group, outputs_of(group));
-    result.instructions.assign(group.begin(), group.end());
-    result.interpreted = group.size() == 1 && is_interpreted(computation_[*group.begin()]);
-    if (result.interpreted) return {std::move(result), {}};
-    const bool in_place = updates_in_place(group, result.outputs);
-    const hlo::Module priced = in_place ? only_updates(result.module) : result.module;
+  KernelTime time_of_part(const ProgramPart& part, bool in_place) {
+    if (part.interpreted) return {};
+    const hlo::Module priced = in_place ? only_updates(part.module) : part.module;
     KernelTime time = ratings_.time(priced);
     // Threads of the kernel that updates in place have an element each, so that one would sum all terms of it.
     if (in_place && sums_many_terms(priced.entry_computation())) time.all = std::numeric_limits<double>::infinity();
-    result.microseconds = time.all;
-    return {std::move(result), time};
+    return time;
+  }
+
+  ProgramPart part(const Group& group) const {
+    ProgramPart result = build_part(module_, everywhere_, group, outputs_of(group));
+    result.instructions.assign(group.begin(), group.end());
+    result.interpreted = group.size() == 1 && is_interpreted(computation_[*group.begin()]);
+    return result;
   }
 
   /// The parameter's array that a dynamic-update-slice may be written over: no result is the array itself.
@@ -132,6 +113,7 @@ class Fuser {
 
   /// Whether two groups as one would write a whole array, of which one of them updates some in place.
   bool loses_update_in_place(const Group& joined) const {
+    if (parameters_ == Parameters::Kept) return false;
     const auto update =
         std::find_if(joined.begin(), joined.end(), [&](InstructionId id) { return overwritten_by(id).has_value(); });
     if (update == joined.end()) return false;
@@ -142,6 +124,7 @@ class Fuser {
   /// Whether a group updates arrays of parameters in place: nothing else reads these, and what else it computes has as
   /// many elements as each update.
   bool updates_in_place(const Group& group, const std::vector<ArrayValue>& outputs) const {
+    if (parameters_ == Parameters::Kept) return false;
     std::optional<int64_t> elements;
     size_t updates = 0;
     for (const InstructionId id : group) {
@@ -180,12 +163,7 @@ class Fuser {
       if (!used_[static_cast<size_t>(id)]) continue;
       for (const InstructionId operand : computation_[id].operands) used_[static_cast<size_t>(operand)] = true;
     }
-    numbers_.assign(computation_.instructions.size(), -1);
-    for (size_t i = 0; i < used_.size(); ++i) {
-      const Instruction& it = computation_.instructions[i];
-      kinds_.push_back(used_[i] ? ratings_.kind_of(module_, it) : -1);
-      shapes_.push_back(used_[i] ? ratings_.kind_of(module_, {"", Opcode::Parameter, it.shape, {}, {}, {}, {}}) : -1);
-    }
+    kernels_.emplace(module_, used_, everywhere_, ratings_);
     users_.resize(computation_.instructions.size());
     reads_.resize(computation_.instructions.size());
     for (size_t i = 0; i < computation_.instructions.size(); ++i) {
@@ -211,22 +189,26 @@ class Fuser {
   void make_groups() {
     find_uses();
     group_of_.assign(computation_.instructions.size(), -1);
+    marks_.assign(computation_.instructions.size(), 0);
     for (size_t i = 0; i < computation_.instructions.size(); ++i) {
       const auto id = static_cast<InstructionId>(i);
       if (transparent(id)) continue;
       group_of_[i] = static_cast<int>(groups_.size());
-      groups_.push_back({id});
+      groups_.emplace_back(id);
     }
     // What is in every group has none of its own, but where it is a result.
     for (const ArrayValue& result : results_) {
       const InstructionId id = result.instruction;
-      if (known_[static_cast<size_t>(id)]) groups_.push_back({id});
+      if (known_[static_cast<size_t>(id)]) groups_.emplace_back(id);
     }
     for (const Group& group : groups_) {
       times_.push_back(time_of(group));
       inputs_.push_back(inputs_of(group));
     }
+    const std::vector<int> long_ones = long_reductions(computation_);
+    for (const Group& group : groups_) reductions_.push_back(long_ones[static_cast<size_t>(*group.begin())]);
     versions_.assign(groups_.size(), 0);
+    visited_.assign(groups_.size(), 0);
     for (size_t i = 0; i < groups_.size(); ++i) {
       sequence_.push_back(static_cast<int>(i));
       places_.push_back(i);
@@ -236,47 +218,56 @@ class Fuser {
   int version(int group) const { return versions_[static_cast<size_t>(group)]; }
 
   std::vector<ArrayValue> outputs_of(const Group& group) const {
-    std::set<ArrayValue> outputs;
+    mark(group);
+    std::vector<ArrayValue> outputs;
     for (const InstructionId id : group) {
       const auto& users = users_[static_cast<size_t>(id)];
       const bool one_value = !computation_[id].shape.is_tuple();
+      bool is_output = false;
       for (const auto& [value, user] : users) {
-        if (group.contains(user)) continue;
-        outputs.insert(value);
+        if (is_marked(user)) continue;
+        is_output = true;
+        outputs.push_back(value);
         if (one_value) break;
       }
       if (is_result_[static_cast<size_t>(id)]) {
-        if (one_value) outputs.insert({id, 0});
+        if (one_value && !is_output) outputs.push_back({id, 0});
         for (const ArrayValue& result : one_value ? std::vector<ArrayValue>() : results_) {
-          if (result.instruction == id) outputs.insert(result);
+          if (result.instruction == id) outputs.push_back(result);
         }
       }
       // What nothing uses still runs where it is the only thing to run.
-      if (outputs.empty() && users.empty()) outputs.insert({id, 0});
+      if (outputs.empty() && users.empty()) outputs.push_back({id, 0});
     }
-    return {outputs.begin(), outputs.end()};
+    return distinct(std::move(outputs));
   }
 
   /// The arrays of others, and of parameters, that a group reads, in order.
   std::vector<ArrayValue> inputs_of(const Group& group) const {
-    std::set<ArrayValue> inputs;
+    mark(group);
+    std::vector<ArrayValue> inputs;
     for (const InstructionId id : group) {
       for (const ArrayValue& value : reads_[static_cast<size_t>(id)]) {
-        if (!group.contains(value.instruction)) inputs.insert(value);
+        if (!is_marked(value.instruction)) inputs.push_back(value);
       }
     }
-    return {inputs.begin(), inputs.end()};
+    return distinct(std::move(inputs));
   }
 
-  std::set<int> producers(int group) const {
-    std::set<int> found;
-    for (const InstructionId id : groups_[static_cast<size_t>(group)]) {
-      for (const ArrayValue& value : reads_[static_cast<size_t>(id)]) {
-        const int from = group_of_[static_cast<size_t>(value.instruction)];
-        if (from >= 0 && from != group) found.insert(from);
-      }
+  void mark(const Group& group) const {
+    ++mark_;
+    for (const InstructionId id : group) marks_[static_cast<size_t>(id)] = mark_;
+  }
+  bool is_marked(InstructionId id) const { return marks_[static_cast<size_t>(id)] == mark_; }
+
+  /// Groups that compute what this one reads.
+  std::vector<int> producers(int group) const {
+    std::vector<int> found;
+    for (const ArrayValue& value : inputs_[static_cast<size_t>(group)]) {
+      const int from = group_of_[static_cast<size_t>(value.instruction)];
+      if (from >= 0 && from != group) found.push_back(from);
     }
-    return found;
+    return distinct(std::move(found));
   }
 
   /// Whether `from` is needed, directly or not, by another producer of `to` than itself: then joining makes a cycle.
@@ -284,11 +275,13 @@ class Fuser {
     const size_t first = places_[static_cast<size_t>(from)];
     if (first > places_[static_cast<size_t>(to)]) return false;
     std::vector<int> stack;
-    std::set<int> seen;
+    ++visit_;
     // Groups stand behind those that they read: what stands before `from` does not need it.
     const auto add = [&](int group, bool direct) {
       if (group == from) return !direct;
-      if (places_[static_cast<size_t>(group)] > first && seen.insert(group).second) stack.push_back(group);
+      int& visited = visited_[static_cast<size_t>(group)];
+      if (places_[static_cast<size_t>(group)] > first && visited != visit_) stack.push_back(group);
+      visited = visit_;
       return false;
     };
     for (const int producer : producers(to)) add(producer, true);
@@ -307,9 +300,7 @@ class Fuser {
     if (!std::all_of(producer.begin(), producer.end(),
                      [&](InstructionId id) { return keeps_places(computation_[id]); }))
       return false;
-    Group joined = producer;
-    joined.insert(sort.begin(), sort.end());
-    return outputs_of(joined) == outputs_of(sort);
+    return outputs_of(Group(producer, sort)) == outputs_of(sort);
   }
 
   bool may_join(const Group& producer, const Group& consumer) const {
@@ -341,9 +332,7 @@ class Fuser {
       }
     }
     if (!into_scatter) return true;
-    Group joined = producer;
-    joined.insert(consumer.begin(), consumer.end());
-    return outputs_of(joined).size() == outputs_of(consumer).size();
+    return outputs_of(Group(producer, consumer)).size() == outputs_of(consumer).size();
   }
 
   /// Of an array that very many read, only readers that stand near each other are thought of.
@@ -362,52 +351,55 @@ class Fuser {
 
   /// Other groups that read an array which this one reads too, or another result of a group whose results it reads:
   /// both can run when that is done.
-  std::set<int> siblings(int group) const {
-    std::set<int> found;
+  std::vector<int> siblings(int group) const {
+    std::vector<int> found;
     for (const InstructionId id : groups_[static_cast<size_t>(group)]) {
       for (const ArrayValue& value : reads_[static_cast<size_t>(id)]) {
         readers_near(value, id, [&](int other) {
-          if (other >= 0 && other != group) found.insert(other);
+          if (other >= 0 && other != group) found.push_back(other);
         });
       }
     }
     if (ties_ == Ties::ReadersLast || computation_.instructions.size() > kFewInstructions) {
-      for (const int producer : producers(group)) found.merge(consumers(producer));
-      found.erase(group);
+      for (const int producer : producers(group)) {
+        for (const int reader : consumers(producer)) {
+          if (reader != group) found.push_back(reader);
+        }
+      }
     }
-    return found;
+    return distinct(std::move(found));
   }
 
   /// Groups that read what this one computes.
-  std::set<int> consumers(int group) const {
-    std::set<int> found;
+  std::vector<int> consumers(int group) const {
+    std::vector<int> found;
     for (const InstructionId id : groups_[static_cast<size_t>(group)]) {
       const auto add = [&](int other) {
-        if (other >= 0 && other != group) found.insert(other);
+        if (other >= 0 && other != group) found.push_back(other);
       };
       for (const auto& [value, user] : users_[static_cast<size_t>(id)]) {
         readers_near(value, user, add);
         if (!computation_[id].shape.is_tuple()) break;
       }
     }
-    return found;
+    return distinct(std::move(found));
   }
 
   /// With this group as the consumer, or the second of two readers.
   void add_pairs_of(int consumer) {
-    const std::set<int> from = producers(consumer);
+    const std::vector<int> from = producers(consumer);
     for (const int producer : from) add_pair(producer, consumer, false, gain_of(producer, consumer));
     for (const int sibling : siblings(consumer)) {
-      if (sibling < consumer && !from.contains(sibling)) add_siblings(sibling, consumer);
+      if (sibling < consumer && !std::binary_search(from.begin(), from.end(), sibling)) add_siblings(sibling, consumer);
     }
   }
 
   /// With it as the producer, or the first of two readers.
   void add_pairs_with(int group) {
-    const std::set<int> to = consumers(group);
+    const std::vector<int> to = consumers(group);
     for (const int consumer : to) add_pair(group, consumer, false, gain_of(group, consumer));
     for (const int sibling : siblings(group)) {
-      if (sibling > group && !to.contains(sibling)) add_siblings(group, sibling);
+      if (sibling > group && !std::binary_search(to.begin(), to.end(), sibling)) add_siblings(group, sibling);
     }
   }
 
@@ -450,12 +442,20 @@ class Fuser {
     return (a.all + b.all) * (1 + kRounding) - (a.launch + least);
   }
 
-  double gain_of(int producer, int consumer) const {
+  /// Whether two groups have long reductions that no emitter computes together: the time of both as one kernel is
+  /// infinite (kernel_time).
+  bool reduces_apart(int producer, int consumer) const {
+    const int a = reductions_[static_cast<size_t>(producer)], b = reductions_[static_cast<size_t>(consumer)];
+    return parameters_ == Parameters::Kept && a >= 0 && b >= 0 && a != b;
+  }
+
+  double gain_of(int producer, int consumer) {
     const Group& from = groups_[static_cast<size_t>(producer)];
     const Group& to = groups_[static_cast<size_t>(consumer)];
-    if (!may_join(from, to) || has_detour(producer, consumer) || has_detour(consumer, producer)) return 0;
-    Group joined = from;
-    joined.insert(to.begin(), to.end());
+    if (reduces_apart(producer, consumer) || !may_join(from, to) || has_detour(producer, consumer) ||
+        has_detour(consumer, producer))
+      return 0;
+    const Group joined(from, to);
     if (loses_update_in_place(joined)) return 0;
     const double together = time_of(joined).all;
     if (!std::isfinite(together)) return 0;
@@ -467,10 +467,14 @@ class Fuser {
     Group& from = groups_[static_cast<size_t>(producer)];
     Group& to = groups_[static_cast<size_t>(consumer)];
     for (const InstructionId id : from) group_of_[static_cast<size_t>(id)] = consumer;
-    to.insert(from.begin(), from.end());
+    to = Group(from, to);
     from.clear();
     times_[static_cast<size_t>(consumer)] = time_of(to);
     inputs_[static_cast<size_t>(consumer)] = inputs_of(to);
+    inputs_[static_cast<size_t>(producer)].clear();
+    int& reduction = reductions_[static_cast<size_t>(consumer)];
+    const int other = reductions_[static_cast<size_t>(producer)];
+    if (other == kOtherReduction || reduction == kNoReduction) reduction = other;
     // Gains of other pairs hardly change.
     ++versions_[static_cast<size_t>(producer)];
     ++versions_[static_cast<size_t>(consumer)];
@@ -512,7 +516,7 @@ class Fuser {
     const auto open = [&](int group) {
       if (done[static_cast<size_t>(group)]) return;
       done[static_cast<size_t>(group)] = true;
-      const std::set<int> from = producers(group);
+      const std::vector<int> from = producers(group);
       stack.emplace_back(group, std::vector<int>(from.rbegin(), from.rend()));
     };
     for (size_t i = 0; i < groups_.size(); ++i) {
@@ -539,8 +543,7 @@ class Fuser {
   const size_t most_instructions_;
   const Ties ties_;
   std::vector<bool> known_, everywhere_;
-  std::vector<int64_t> kinds_, shapes_;   ///< of instructions: Ratings::kind_of it, and of a parameter of its shape
-  mutable std::vector<int64_t> numbers_;  ///< of instructions in the description that is being written, else -1
+  std::optional<GroupKernels> kernels_;
   std::vector<std::vector<ArrayValue>> reads_;  ///< of each instruction that is in a group
   std::vector<std::vector<std::pair<ArrayValue, InstructionId>>> users_;
   std::vector<ArrayValue> results_;
@@ -550,10 +553,14 @@ class Fuser {
   std::vector<int> group_of_;
   std::vector<KernelTime> times_;
   std::vector<std::vector<ArrayValue>> inputs_;  ///< of each group
+  std::vector<int> reductions_;                  ///< of each group: one of its long_reductions
   std::vector<int> versions_;                    ///< how often a group has changed
   std::priority_queue<GroupPair> pairs_;         ///< that save time, with the versions that they were rated at
   std::vector<int> sequence_;                    ///< all groups, each behind those that it reads
   std::vector<size_t> places_;                   ///< of each group in it
+  mutable int mark_ = 0, visit_ = 0;
+  mutable std::vector<int> marks_;    ///< of each instruction: the last mark of a group that has it
+  mutable std::vector<int> visited_;  ///< of each group: the last visit of has_detour
 };
 
 }  // namespace

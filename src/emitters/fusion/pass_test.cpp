@@ -99,6 +99,24 @@ TEST(Ratings, AreThoseOfModulesRatedAlone) {
   }
 }
 
+TEST(Ratings, OfGroupsAreThoseOfTheirParts) {
+  hlo::RandomFusionOptions options;
+  options.max_instructions = 60;
+  options.max_elements = 5000;
+  options.control = false;
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    const hlo::ModulePtr module = hlo::random_fusion(seed, options);
+    for (const size_t most : {2, 5, 400}) {
+      Ratings ratings(default_target());
+      for (const ProgramPart& part : fuse(*module, ratings, Parameters::Kept, nullptr, most)) {
+        if (part.interpreted) continue;
+        EXPECT_EQ(part.microseconds, estimated_microseconds(part.module, default_target())) << "seed " << seed << "\n"
+                                                                                            << hlo::print(part.module);
+      }
+    }
+  }
+}
+
 TEST(FusionWork, EndsForLongChainsOfWhatCannotJoin) {
   constexpr int kCount = 20000;
   // Products stay kernels of their own.

@@ -1,6 +1,7 @@
 #include "emitters/fusion/ratings.h"
 
 #include "emitters/fusion/pass.h"
+#include "emitters/fusion/priced_kernel.h"
 #include "hlo/structure_key.h"
 
 namespace strata::emitters {
@@ -9,8 +10,14 @@ KernelTime Ratings::time(const hlo::Module& module) {
   std::string key = hlo::structure_key(module);
   if (const auto found = known_.find(key); found != known_.end()) return found->second;
   const KernelTime time = kernel_time(module, target_);
+  ++computed_;
   known_.emplace(std::move(key), time);
   return time;
+}
+
+KernelTime Ratings::time(const PricedKernel& kernel) {
+  ++computed_;
+  return time_of_work(kernel_work(kernel), target_);
 }
 
 int64_t Ratings::kind_of(const hlo::Module& module, const hlo::Instruction& instruction) {

@@ -12,6 +12,8 @@
 
 namespace strata::emitters {
 
+struct PricedKernel;  // priced_kernel.h
+
 /// What a kernel is estimated to take (kernel_time in pass.h): the launch and the longest of four, each of which is all
 /// that something has to do. Microseconds.
 struct KernelTime {
@@ -34,6 +36,9 @@ class Ratings {
   /// Of the module's entry as one kernel.
   KernelTime time(const hlo::Module& module);
 
+  /// Of a kernel without reductions, scans and products; it is not remembered.
+  KernelTime time(const PricedKernel& kernel);
+
   /// Of so many bytes that all blocks of a GPU read or write.
   double microseconds_of(double bytes) const { return bytes / (target_.rates.memory_bandwidth / 1e6); }
 
@@ -43,27 +48,27 @@ class Ratings {
   /// Of a group of instructions, described by numbers that determine the kernel's module; `rate` is called where no
   /// group with these numbers has been asked for before.
   template <class Rate>
-  KernelTime of_group(std::vector<int64_t> numbers, const Rate& rate) {
+  KernelTime of_group(const std::vector<int32_t>& numbers, const Rate& rate) {
     ++asked_;
-    const auto [place, is_new] = groups_.try_emplace(std::move(numbers));
-    if (is_new) place->second = rate();
-    return place->second;
+    if (const auto known = groups_.find(numbers); known != groups_.end()) return known->second;
+    std::vector<int32_t> key = numbers;
+    return groups_.emplace(std::move(key), rate()).first->second;
   }
 
   /// Groups of which of_group was asked.
   int64_t asked() const { return asked_; }
   /// How many kernels of different structure there were.
-  int64_t computed() const { return static_cast<int64_t>(known_.size()); }
+  int64_t computed() const { return computed_; }
 
  private:
   const Target& target_;
   struct NumbersHash {
-    size_t operator()(const std::vector<int64_t>& numbers) const { return Hasher().add_all(numbers).value(); }
+    size_t operator()(const std::vector<int32_t>& numbers) const { return Hasher().add_all(numbers).value(); }
   };
   std::unordered_map<std::string, KernelTime> known_;
   std::unordered_map<std::string, int64_t> kinds_;
-  std::unordered_map<std::vector<int64_t>, KernelTime, NumbersHash> groups_;
-  int64_t asked_ = 0;
+  std::unordered_map<std::vector<int32_t>, KernelTime, NumbersHash> groups_;
+  int64_t asked_ = 0, computed_ = 0;
 };
 
 }  // namespace strata::emitters

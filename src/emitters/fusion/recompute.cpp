@@ -311,15 +311,18 @@ double microseconds(const std::vector<ProgramPart>& parts) {
   return sum;
 }
 
-FusedModule fuse_recomputing(const hlo::Module& module, const Target& target, Parameters parameters) {
-  // Most groups of a module are those of the module before it.
-  Ratings ratings(target);
+FusedModule fuse_recomputing(const hlo::Module& module, Ratings& ratings, Parameters parameters) {
   double time = 0, then = 0;
   FusedModule best = fused_recomputing(module, ratings, parameters, Ties::InOrder, time);
   // A second fusion takes as long as the first. In large modules the order of a few pairs matters little.
   if (module.entry_computation().instructions.size() > kFewInstructions) return best;
   FusedModule other = fused_recomputing(module, ratings, parameters, Ties::ReadersLast, then);
   return then < time ? std::move(other) : std::move(best);
+}
+
+FusedModule fuse_recomputing(const hlo::Module& module, const Target& target, Parameters parameters) {
+  Ratings ratings(target);
+  return fuse_recomputing(module, ratings, parameters);
 }
 
 }  // namespace strata::emitters

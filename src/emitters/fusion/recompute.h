@@ -22,6 +22,8 @@ double microseconds(const std::vector<ProgramPart>& parts);
 /// operands of 16 bits, not what was converted from them, and rows' sums, not what was computed of them). Then all is
 /// fused anew, and kept where the model says that the whole takes less time. Before and after that, values that kernels
 /// write more than once are written once, where that takes less time.
+/// Most groups of a module are those of another way to write it: `ratings` has the times of all that were rated.
+FusedModule fuse_recomputing(const hlo::Module& module, Ratings& ratings, Parameters parameters = Parameters::Kept);
 FusedModule fuse_recomputing(const hlo::Module& module, const Target& target, Parameters parameters = Parameters::Kept);
 
 }  // namespace strata::emitters

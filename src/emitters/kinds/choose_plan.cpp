@@ -60,8 +60,9 @@ Result<void> check_repeats(const Fusion& fusion, const Decision& decision) {
   const hlo::Computation& computation = fusion.computation();
   const auto is_long = [&](const hlo::Instruction& it) { return indexing::is_long_reduction(computation, it); };
   if (std::none_of(computation.instructions.begin(), computation.instructions.end(), is_long)) return {};
-  const indexing::EvaluationCounts counts(fusion.module, fusion.id, decision.heroes, decision.launch().blocks);
-  for (const indexing::RepeatedReduction& one : indexing::repeated_reductions(computation, counts.whole())) {
+  const indexing::CountedComputation counted(fusion.module, fusion.id);
+  const indexing::EvaluationCounts counts(counted.graph(), decision.heroes, decision.launch().blocks);
+  for (const indexing::RepeatedReduction& one : counts.repeated_reductions(counts.whole())) {
     return with_remedy(unsupported("{}, a reduction of {} terms, would be computed {:.0f} times for each element",
                                    computation[one.instruction].name, one.terms, one.times),
                        "leave it out of the fusion: `strata run` and `strata emit` of the whole module do so");

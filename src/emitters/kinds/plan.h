@@ -16,7 +16,8 @@ struct Fusion {
   const hlo::Module& module;
   hlo::ComputationId id;
   const Target& target;
-  /// Whether the decision is to be explained: what is only told to users may take longer to find than the plan.
+  /// Whether the decision is to be explained and checked: what is only told to users, and proofs of what each plan has,
+  /// may take longer than to find it. Without that for plans that are only priced.
   bool explained = true;
 
   const hlo::Computation& computation() const { return module[id]; }

@@ -153,9 +153,9 @@ Result<Plan> plan_reduction(const Fusion& fusion) {
   ReductionTiling chosen = choose_reduction_tiling(heroes, load, fusion.target);
   chosen.tiled.all_want_results = load.rereads;
   const TiledReduction& tiled = chosen.tiled;
-  if (!tiled.aligned_rows) STRATA_CHECK(check("reads", tiled.points(), tiled, false));
+  if (fusion.explained && !tiled.aligned_rows) STRATA_CHECK(check("reads", tiled.points(), tiled, false));
   const bool split = tiled.splits() > 1;
-  if (!split) STRATA_CHECK(check("results", tiled.holders(), tiled, true));
+  if (fusion.explained && !split) STRATA_CHECK(check("results", tiled.holders(), tiled, true));
 
   Plan plan;
   Decision& decision = plan.decision;

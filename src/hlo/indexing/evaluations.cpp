@@ -53,39 +53,29 @@ bool parts_warps(const hlo::Computation& computation, const Instruction& it) {
   return run_of_one_way(computation, it) < kElementsOfWarp;
 }
 
-/// How often users at an instruction's own index evaluate it, by pass: those of one pass share that.
-class SharedCounts {
- public:
-  void add(int pass, double count) {
-    if (count == 0) return;
-    const auto found = std::find_if(of_.begin(), of_.end(), [&](const auto& one) { return one.first == pass; });
-    if (found == of_.end()) {
-      of_.emplace_back(pass, count);
-    } else {
-      found->second = std::max(found->second, count);
-    }
-  }
-  /// Those of a user, and `more` of it in pass 0.
-  void add_all(const SharedCounts& user, double more) {
-    double in_first = more;
-    for (const auto& [pass, count] : user.of_) {
-      if (pass == 0) {
-        in_first += count;
-      } else {
-        add(pass, count);
-      }
-    }
-    add(0, in_first);
-  }
-  double sum() const {
-    double sum = 0;
-    for (const auto& [pass, count] : of_) sum += count;
-    return sum;
-  }
+/// How many elements of an operand a scatter evaluates: each update once, and indices for each vector of updates.
+double of_scatter(const hlo::Computation& computation, const Instruction& scatter, int operand) {
+  constexpr double kVector = 4;  // updates of a thread that lie beside each other, for all of which it asks once
+  const double there = elements_of(computation.operand_shape(scatter, static_cast<size_t>(operand)));
+  const size_t arrays = scatter.operands.size() / 2;
+  if (static_cast<size_t>(operand) != arrays) return there;
+  const hlo::Shape& indices = computation.operand_shape(scatter, arrays);
+  const int64_t vector_dim = scatter.as<hlo::ScatterAttributes>().index_vector_dim;
+  const double components = vector_dim < indices.rank() ? static_cast<double>(indices.dim(vector_dim)) : 1;
+  return std::max(there, elements_of(computation.operand_shape(scatter, arrays + 1)) * components / kVector);
+}
 
- private:
-  std::vector<std::pair<int, double>> of_;
-};
+CountedInstruction::OperandReads counted_read(const hlo::Computation& computation, const Instruction& it,
+                                              const Read& read) {
+  CountedInstruction::OperandReads counted{read.operand, read.tuple_element, read.unknown, {}, 0};
+  for (const IndexingMap& map : read.maps) {
+    double each = 1;
+    for (const Interval& range : map.ranges) each *= static_cast<double>(range.size());
+    counted.maps.push_back({is_identity(map), !map.constraints.empty(), each});
+  }
+  if (it.opcode == Opcode::Scatter) counted.of_scatter = of_scatter(computation, it, read.operand);
+  return counted;
+}
 
 }  // namespace
 
@@ -94,25 +84,83 @@ double elements_of(const hlo::Shape& shape) {
   return first.is_array() ? static_cast<double>(first.element_count()) : 1;
 }
 
-EvaluationCounts::EvaluationCounts(const hlo::Module& module, hlo::ComputationId computation,
-                                   const std::vector<InstructionId>& once, int64_t blocks, double by_threads)
-    : computation_(module[computation]), heroes_(once), blocks_(blocks), by_threads_(by_threads) {
-  once_.assign(computation_.instructions.size(), false);
-  for (const InstructionId id : once) once_[static_cast<size_t>(id)] = true;
-  const Instruction& root = computation_.root_instruction();
-  roots_ = root.opcode == Opcode::Tuple ? std::vector<InstructionId>(root.operands.begin(), root.operands.end())
-                                        : std::vector<InstructionId>{computation_.root};
-  reads_.resize(computation_.instructions.size());
-  for (InstructionId id = 0; id <= computation_.root; ++id) {
-    if (computation_[id].opcode == Opcode::Tuple || computation_[id].operands.empty()) continue;
-    if (auto reads = operand_reads(module, computation, id)) reads_[static_cast<size_t>(id)] = *std::move(reads);
+CountedInstruction counted_instruction(const hlo::Module& module, hlo::ComputationId computation,
+                                       InstructionId instruction) {
+  const hlo::Computation& from = module[computation];
+  const Instruction& it = from[instruction];
+  CountedInstruction counted;
+  counted.opcode = it.opcode;
+  counted.elements = elements_of(it.shape);
+  counted.terms = hlo::terms_of(from, it);
+  counted.parts_warps = parts_warps(from, it);
+  if (it.opcode == Opcode::Dot) {
+    const hlo::Shape& lhs = from.operand_shape(it, 0);
+    for (const int64_t d : it.as<hlo::DotAttributes>().lhs_batch) counted.batches *= static_cast<double>(lhs.dim(d));
+  }
+  if (it.opcode == Opcode::Tuple || it.operands.empty()) return counted;
+  const auto reads = operand_reads(module, computation, instruction);
+  if (!reads) return counted;
+  for (const Read& read : *reads) counted.reads.push_back(counted_read(from, it, read));
+  return counted;
+}
+
+CountedComputation::CountedComputation(const hlo::Module& module, hlo::ComputationId computation) {
+  const hlo::Computation& from = module[computation];
+  const auto count = static_cast<size_t>(from.root) + 1;
+  for (size_t i = 0; i < count; ++i)
+    instructions_.push_back(counted_instruction(module, computation, static_cast<InstructionId>(i)));
+  for (size_t i = 0; i < count; ++i) graph_.add(instructions_[i], from.instructions[i].operands);
+  const Instruction& root = from.root_instruction();
+  graph_.roots = root.opcode == Opcode::Tuple ? root.operands : std::vector<InstructionId>{from.root};
+}
+
+void EvaluationCounts::SharedCounts::add(int pass, double count) {
+  if (pass == 0) {
+    in_first_ = std::max(in_first_, count);
+    return;
+  }
+  if (count == 0) return;
+  const auto found =
+      std::find_if(in_others_.begin(), in_others_.end(), [&](const auto& one) { return one.first == pass; });
+  if (found == in_others_.end()) {
+    in_others_.emplace_back(pass, count);
+  } else {
+    found->second = std::max(found->second, count);
   }
 }
 
+void EvaluationCounts::SharedCounts::add_all(const SharedCounts& user, double more) {
+  for (const auto& [pass, count] : user.in_others_) add(pass, count);
+  add(0, user.in_first_ + more);
+}
+
+double EvaluationCounts::SharedCounts::sum() const {
+  double sum = in_first_;
+  for (const auto& [pass, count] : in_others_) sum += count;
+  return sum;
+}
+
+EvaluationCounts::EvaluationCounts(const CountedGraph& graph, std::vector<InstructionId> once, int64_t blocks,
+                                   double by_threads)
+    : graph_(graph), heroes_(std::move(once)), blocks_(blocks), by_threads_(by_threads) {
+  once_.assign(graph_.size(), false);
+  for (const InstructionId id : heroes_) once_[static_cast<size_t>(id)] = true;
+}
+
 Evaluations EvaluationCounts::of_results(bool of_warps, const std::vector<int>& passes) const {
-  Evaluations wanted(computation_.instructions.size(), 0);
-  for (const InstructionId id : roots_) wanted[static_cast<size_t>(id)] = elements_of(computation_[id].shape);
-  return propagated(wanted, true, of_warps, passes);
+  const size_t count = graph_.size();
+  Passed passed{std::vector<SharedCounts>(count), std::vector<double>(count, 0), {}, of_warps};
+  if (!passes.empty()) passed.pass_of.assign(count, -1);
+  for (size_t i = 0; i < passes.size(); ++i) passed.pass_of[static_cast<size_t>(heroes_[i])] = passes[i];
+  for (const InstructionId id : graph_.roots) passed.shared[static_cast<size_t>(id)].add(0, at(id).elements);
+  Evaluations total(count, 0);
+  for (size_t i = count; i-- > 0;) {
+    const auto id = static_cast<InstructionId>(i);
+    if (at(id).opcode == Opcode::Tuple) continue;
+    total[i] = once_[i] ? at(id).elements : passed.shared[i].sum() + passed.apart[i];
+    if (total[i] != 0) pass_on(id, total[i], passed);
+  }
+  return total;
 }
 
 Evaluations EvaluationCounts::whole() const { return of_results(false, {}); }
@@ -121,137 +169,147 @@ Evaluations EvaluationCounts::whole(const std::vector<int>& passes) const { retu
 
 Evaluations EvaluationCounts::of_warps(const std::vector<int>& passes) const { return of_results(true, passes); }
 
-Evaluations EvaluationCounts::of_element(InstructionId root) const {
-  Evaluations wanted(computation_.instructions.size(), 0);
-  const Instruction& it = computation_[root];
-  if (it.opcode != Opcode::Scatter) {
-    wanted[static_cast<size_t>(root)] = std::min(1.0, elements_of(it.shape));
-    return propagated(wanted, false);
+double EvaluationCounts::of_longest_element(const std::vector<double>& operations) const {
+  const size_t count = graph_.size();
+  Passed passed{std::vector<SharedCounts>(count), std::vector<double>(count, 0), {}, false};
+  // Most roots need few of the instructions: those that are reached, the last first.
+  std::vector<InstructionId> reached;
+  std::vector<bool> is_reached(count, false);
+  const auto reach = [&](InstructionId id) {
+    if (is_reached[static_cast<size_t>(id)]) return;
+    is_reached[static_cast<size_t>(id)] = true;
+    reached.push_back(id);
+    std::push_heap(reached.begin(), reached.end());
+  };
+  double longest = 0;
+  for (const InstructionId root : graph_.roots) {
+    double sum = 0;
+    const auto want = [&](InstructionId id) {
+      passed.shared[static_cast<size_t>(id)].add(0, std::min(1.0, at(id).elements));
+      reach(id);
+    };
+    if (at(root).opcode == Opcode::Scatter) {
+      // Threads of a scatter share its updates, not the elements of its result, each of which any update may reach.
+      const std::span<const InstructionId> operands = graph_.operands_of(root);
+      for (const InstructionId operand : operands.subspan(operands.size() / 2)) want(operand);
+      sum += operations[static_cast<size_t>(root)];
+    } else {
+      want(root);
+    }
+    while (!reached.empty()) {
+      std::pop_heap(reached.begin(), reached.end());
+      const InstructionId id = reached.back();
+      const auto i = static_cast<size_t>(id);
+      reached.pop_back();
+      const double evaluated = once_[i] ? 0 : passed.shared[i].sum() + passed.apart[i];
+      if (evaluated != 0 && at(id).opcode != Opcode::Tuple) {
+        sum += evaluated * operations[i];
+        pass_on(id, evaluated, passed);
+        for (const CountedInstruction::OperandReads& read : at(id).reads) reach(operand_of(id, read));
+      }
+      passed.shared[i] = {};
+      passed.apart[i] = 0;
+      is_reached[i] = false;
+    }
+    longest = std::max(longest, sum);
   }
-  // Threads of a scatter share its updates, not the elements of its result, each of which any update may reach.
-  for (size_t k = it.operands.size() / 2; k < it.operands.size(); ++k)
-    wanted[static_cast<size_t>(it.operands[k])] = std::min(1.0, elements_of(computation_.operand_shape(it, k)));
-  Evaluations counts = propagated(wanted, false);
-  counts[static_cast<size_t>(root)] = 1;
-  return counts;
+  return longest;
 }
 
 std::vector<double> EvaluationCounts::code_copies() const {
-  std::vector<double> shared(computation_.instructions.size(), 0), apart = shared, total = shared;
-  for (const InstructionId id : roots_) shared[static_cast<size_t>(id)] = 1;
-  for (InstructionId id = computation_.root; id >= 0; --id) {
-    const auto at = static_cast<size_t>(id);
-    total[at] = once_[at] ? std::min(shared[at] + apart[at], 1.0) : shared[at] + apart[at];
-    for (const Read& read : reads_[at]) {
-      const InstructionId operand = operand_of(computation_[id], read);
-      for (const IndexingMap& map : read.maps) {
-        double& copies = (is_identity(map) ? shared : apart)[static_cast<size_t>(operand)];
-        copies = is_identity(map) ? std::max(copies, total[at]) : copies + total[at];
+  std::vector<double> shared(graph_.size(), 0), apart = shared, total = shared;
+  for (const InstructionId id : graph_.roots) shared[static_cast<size_t>(id)] = 1;
+  for (size_t i = graph_.size(); i-- > 0;) {
+    const auto id = static_cast<InstructionId>(i);
+    total[i] = once_[i] ? std::min(shared[i] + apart[i], 1.0) : shared[i] + apart[i];
+    for (const CountedInstruction::OperandReads& read : at(id).reads) {
+      const auto operand = static_cast<size_t>(operand_of(id, read));
+      for (const CountedInstruction::Map& map : read.maps) {
+        if (map.identity) {
+          shared[operand] = std::max(shared[operand], total[i]);
+        } else {
+          apart[operand] += total[i];
+        }
       }
     }
   }
   return total;
 }
 
-InstructionId EvaluationCounts::operand_of(const Instruction& it, const Read& read) const {
-  const InstructionId operand = it.operands[static_cast<size_t>(read.operand)];
-  if (computation_[operand].opcode != Opcode::Tuple) return operand;
-  return computation_[operand].operands[static_cast<size_t>(read.tuple_element)];
+InstructionId EvaluationCounts::operand_of(InstructionId id, const CountedInstruction::OperandReads& read) const {
+  const InstructionId operand = graph_.operands_of(id)[static_cast<size_t>(read.operand)];
+  if (at(operand).opcode != Opcode::Tuple) return operand;
+  return graph_.operands_of(operand)[static_cast<size_t>(read.tuple_element)];
 }
 
-double EvaluationCounts::of_scatter(const Instruction& scatter, const Read& read) const {
-  constexpr double kVector = 4;  // updates of a thread that lie beside each other, for all of which it asks once
-  const double there = elements_of(computation_[operand_of(scatter, read)].shape);
-  const size_t arrays = scatter.operands.size() / 2;
-  if (static_cast<size_t>(read.operand) != arrays) return there;
-  const hlo::Shape& indices = computation_.operand_shape(scatter, arrays);
-  const int64_t vector_dim = scatter.as<hlo::ScatterAttributes>().index_vector_dim;
-  const double components = vector_dim < indices.rank() ? static_cast<double>(indices.dim(vector_dim)) : 1;
-  return std::max(there, elements_of(computation_.operand_shape(scatter, arrays + 1)) * components / kVector);
-}
-
-std::vector<double> EvaluationCounts::evaluated_by_product(const Instruction& product, bool of_warps) const {
-  const hlo::Shape& lhs = computation_.operand_shape(product, 0);
-  double batches = 1;
-  for (const int64_t d : product.as<hlo::DotAttributes>().lhs_batch) batches *= static_cast<double>(lhs.dim(d));
-  std::vector<double> counts{elements_of(lhs), elements_of(computation_.operand_shape(product, 1))};
+std::array<double, 2> EvaluationCounts::evaluated_by_product(InstructionId product, bool of_warps) const {
+  const std::span<const InstructionId> operands = graph_.operands_of(product);
+  std::array<double, 2> counts{at(operands[0]).elements, at(operands[1]).elements};
   double& smaller = counts[counts[0] < counts[1] ? 0 : 1];
-  smaller *= std::max(static_cast<double>(blocks_) / std::max(batches, 1.0), 1.0) * (of_warps ? by_threads_ : 1);
+  smaller *= std::max(static_cast<double>(blocks_) / std::max(at(product).batches, 1.0), 1.0);
+  if (of_warps) smaller *= by_threads_;
   return counts;
 }
 
-Evaluations EvaluationCounts::propagated(const Evaluations& wanted, bool with_once, bool of_warps,
-                                         const std::vector<int>& passes) const {
-  std::vector<int> pass_of(passes.empty() ? 0 : wanted.size(), -1);
-  for (size_t i = 0; i < passes.size(); ++i) pass_of[static_cast<size_t>(heroes_[i])] = passes[i];
-  // Once for all users at its own index in a pass, and for each of the others.
-  std::vector<SharedCounts> shared(wanted.size());
-  for (size_t i = 0; i < wanted.size(); ++i) shared[i].add(0, wanted[i]);
-  Evaluations apart(wanted.size(), 0), total(wanted.size(), 0);
-  for (InstructionId id = computation_.root; id >= 0; --id) {
-    const Instruction& it = computation_[id];
-    const SharedCounts& own = shared[static_cast<size_t>(id)];
-    double evaluated = own.sum() + apart[static_cast<size_t>(id)];
-    if (once_[static_cast<size_t>(id)]) evaluated = with_once ? elements_of(it.shape) : 0;
-    if (evaluated == 0 || it.opcode == Opcode::Tuple) continue;
-    total[static_cast<size_t>(id)] = evaluated;
-    if (once_[static_cast<size_t>(id)] && it.opcode == Opcode::Dot) {
-      const std::vector<double> counts = evaluated_by_product(it, of_warps);
-      for (size_t k = 0; k < counts.size(); ++k) apart[static_cast<size_t>(it.operands[k])] += counts[k];
-      continue;
-    }
-    const bool all_take_part = of_warps && parts_warps(computation_, it);
-    for (const Read& read : reads_[static_cast<size_t>(id)]) {
-      const InstructionId operand = operand_of(it, read);
-      const double there = elements_of(computation_[operand].shape);
-      if (read.unknown) apart[static_cast<size_t>(operand)] += evaluated * there;
-      for (const IndexingMap& map : read.maps) {
-        if (is_identity(map)) {
-          SharedCounts& of_operand = shared[static_cast<size_t>(operand)];
-          if (once_[static_cast<size_t>(id)]) {
-            of_operand.add(0, evaluated);
-          } else {
-            of_operand.add_all(own, apart[static_cast<size_t>(id)]);
-          }
-          continue;
+void EvaluationCounts::pass_on(InstructionId id, double evaluated, Passed& passed) const {
+  const auto i = static_cast<size_t>(id);
+  const CountedInstruction& it = at(id);
+  if (once_[i] && it.opcode == Opcode::Dot) {
+    const std::array<double, 2> counts = evaluated_by_product(id, passed.of_warps);
+    for (size_t k = 0; k < counts.size(); ++k)
+      passed.apart[static_cast<size_t>(graph_.operands_of(id)[k])] += counts[k];
+    return;
+  }
+  const bool all_take_part = passed.of_warps && it.parts_warps;
+  for (const CountedInstruction::OperandReads& read : it.reads) {
+    const InstructionId operand = operand_of(id, read);
+    const double there = at(operand).elements;
+    SharedCounts& shared = passed.shared[static_cast<size_t>(operand)];
+    double& apart = passed.apart[static_cast<size_t>(operand)];
+    if (read.unknown) apart += evaluated * there;
+    for (const CountedInstruction::Map& map : read.maps) {
+      if (map.identity) {
+        if (once_[i]) {
+          shared.add(0, evaluated);
+        } else {
+          shared.add_all(passed.shared[i], passed.apart[i]);
         }
-        double each = 1;
-        for (const Interval& range : map.ranges) each *= static_cast<double>(range.size());
-        if (it.opcode == Opcode::Reduce && !pass_of.empty() && pass_of[static_cast<size_t>(id)] >= 0) {
-          shared[static_cast<size_t>(operand)].add(pass_of[static_cast<size_t>(id)], evaluated * each);
-          continue;
-        }
-        // The elements of a row are sorted together.
-        if (it.opcode == Opcode::Sort || it.opcode == Opcode::TopK) {
-          apart[static_cast<size_t>(operand)] += there;
-          continue;
-        }
-        // Of what a condition guards, only what satisfies it is evaluated: no more than there is, as often as the whole
-        // instruction is.
-        const double times = std::max(evaluated / std::max(elements_of(it.shape), 1.0), 1.0);
-        const double most = map.constraints.empty() || it.opcode == Opcode::Scatter || all_take_part
-                                ? evaluated * each
-                                : std::min(evaluated * each, times * there);
-        apart[static_cast<size_t>(operand)] += it.opcode == Opcode::Scatter ? of_scatter(it, read) : most;
+        continue;
       }
+      if (it.opcode == Opcode::Reduce && !passed.pass_of.empty() && passed.pass_of[i] >= 0) {
+        shared.add(passed.pass_of[i], evaluated * map.reads);
+        continue;
+      }
+      // The elements of a row are sorted together.
+      if (it.opcode == Opcode::Sort || it.opcode == Opcode::TopK) {
+        apart += there;
+        continue;
+      }
+      // Of what a condition guards, only what satisfies it is evaluated: no more than there is, as often as the whole
+      // instruction is.
+      const double times = std::max(evaluated / std::max(it.elements, 1.0), 1.0);
+      const double most = !map.constrained || it.opcode == Opcode::Scatter || all_take_part
+                              ? evaluated * map.reads
+                              : std::min(evaluated * map.reads, times * there);
+      apart += it.opcode == Opcode::Scatter ? read.of_scatter : most;
     }
   }
-  return total;
+}
+
+std::vector<RepeatedReduction> EvaluationCounts::repeated_reductions(const Evaluations& whole) const {
+  std::vector<RepeatedReduction> found;
+  for (size_t i = 0; i < graph_.size(); ++i) {
+    const auto id = static_cast<InstructionId>(i);
+    if (at(id).terms <= kFewTerms) continue;
+    const double times = whole[i] / std::max(1.0, at(id).elements);
+    // Where conditions guard reads, the count is only a bound, which may be a little more than once.
+    if (times >= 2) found.push_back({id, times, at(id).terms});
+  }
+  return found;
 }
 
 bool is_long_reduction(const hlo::Computation& computation, const Instruction& it) {
   return hlo::terms_of(computation, it) > kFewTerms;
-}
-
-std::vector<RepeatedReduction> repeated_reductions(const hlo::Computation& computation, const Evaluations& whole) {
-  std::vector<RepeatedReduction> found;
-  for (InstructionId id = 0; id <= computation.root; ++id) {
-    if (!is_long_reduction(computation, computation[id])) continue;
-    const double times = whole[static_cast<size_t>(id)] / std::max(1.0, elements_of(computation[id].shape));
-    // Where conditions guard reads, the count is only a bound, which may be a little more than once.
-    if (times >= 2) found.push_back({id, times, hlo::terms_of(computation, computation[id])});
-  }
-  return found;
 }
 
 }  // namespace strata::indexing

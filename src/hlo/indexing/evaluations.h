@@ -1,6 +1,9 @@
 // How often a kernel that computes all of a computation in one go evaluates each of its instructions.
 #pragma once
 
+#include <array>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "hlo/hlo.h"
@@ -11,6 +14,62 @@ namespace strata::indexing {
 /// By InstructionId: of how many elements an instruction is evaluated, counted as often as that is done.
 using Evaluations = std::vector<double>;
 
+/// What counting needs to know of an instruction: the same wherever it stands with operands of these shapes.
+struct CountedInstruction {
+  struct Map {
+    bool identity = false;
+    bool constrained = false;
+    double reads = 1;  ///< elements that one element of the result reads, without constraints
+  };
+  struct OperandReads {
+    int operand = 0;
+    int tuple_element = 0;
+    bool unknown = false;
+    std::vector<Map> maps;
+    double of_scatter = 0;  ///< of a scatter: how many elements of the operand it evaluates
+  };
+  hlo::Opcode opcode = hlo::Opcode::Parameter;
+  double elements = 1;
+  int64_t terms = 1;                ///< of a reduction (hlo/terms.h)
+  double batches = 1;               ///< of a product
+  bool parts_warps = false;         ///< threads of a warp part at it, with vectors of a few elements each
+  std::vector<OperandReads> reads;  ///< none where they are not known
+};
+CountedInstruction counted_instruction(const hlo::Module& module, hlo::ComputationId computation,
+                                       hlo::InstructionId instruction);
+
+/// The instructions of a kernel, operands before users. They have the places at which they stand here as ids.
+struct CountedGraph {
+  std::vector<const CountedInstruction*> instructions;
+  std::vector<size_t> first_operands{0};       ///< of each instruction, and where the last one's end
+  std::vector<hlo::InstructionId> operands{};  ///< of all, one after the other
+  std::vector<hlo::InstructionId> roots{};     ///< the arrays of the result: the operands of a root that is a tuple
+
+  size_t size() const { return instructions.size(); }
+  void clear() {
+    instructions.clear();
+    first_operands.assign(1, 0);
+    operands.clear();
+    roots.clear();
+  }
+  void add(const CountedInstruction& instruction, std::span<const hlo::InstructionId> its_operands) {
+    instructions.push_back(&instruction);
+    operands.insert(operands.end(), its_operands.begin(), its_operands.end());
+    first_operands.push_back(operands.size());
+  }
+  std::span<const hlo::InstructionId> operands_of(hlo::InstructionId id) const {
+    const size_t first = first_operands[static_cast<size_t>(id)];
+    return {operands.data() + first, first_operands[static_cast<size_t>(id) + 1] - first};
+  }
+};
+
+/// A sum, or another reduction, that a kernel evaluates more than once for an element.
+struct RepeatedReduction {
+  hlo::InstructionId instruction = 0;
+  double times = 0;   ///< how often for each of its elements, on average
+  int64_t terms = 0;  ///< of an element
+};
+
 /// Follows indexing maps from the root to the parameters: an element of a result reads so many elements of an operand.
 /// All users that read at their own index share one evaluation, as they do in one function of a fusion; each other user
 /// evaluates what it reads again.
@@ -19,10 +78,10 @@ class EvaluationCounts {
   /// `once`: instructions whose elements are evaluated once each, whatever reads them (a reduction that the threads of
   /// a block compute together). Of a product among them each element of the larger operand is evaluated once, and one
   /// of the smaller operand by each of the `blocks` that has its batch, there by so many threads (`by_threads`, which
-  /// counts in of_warps alone: what one of them has loaded, the others find in the nearest cache). `module` must
-  /// outlive this.
-  EvaluationCounts(const hlo::Module& module, hlo::ComputationId computation,
-                   const std::vector<hlo::InstructionId>& once, int64_t blocks = 1, double by_threads = 1);
+  /// counts in of_warps alone: what one of them has loaded, the others find in the nearest cache). `graph` must outlive
+  /// this.
+  explicit EvaluationCounts(const CountedGraph& graph, std::vector<hlo::InstructionId> once = {}, int64_t blocks = 1,
+                            double by_threads = 1);
 
   /// For the whole result.
   Evaluations whole() const;
@@ -36,48 +95,67 @@ class EvaluationCounts {
   /// How often each instruction's code stands in a kernel's: once for all users that read at their own index, and once
   /// more for each place of the others' code that reads it.
   std::vector<double> code_copies() const;
-  /// By a thread that computes one element of a root (of a scatter: that takes one update, with its indices), except
-  /// for what is evaluated `once`.
-  Evaluations of_element(hlo::InstructionId root) const;
+  /// What a thread does that computes one element of a root (of a scatter: that takes one update, with its indices),
+  /// except for what is evaluated `once`: the sum of `operations` of instructions as often as they are evaluated. Of
+  /// the root of which that is most.
+  double of_longest_element(const std::vector<double>& operations) const;
 
-  /// The arrays of the result: the operands of a root that is a tuple.
-  const std::vector<hlo::InstructionId>& roots() const { return roots_; }
+  /// Reductions of more terms than are worth a kernel of their own (kFewTerms) that are evaluated again for their
+  /// readers, where the whole is evaluated so often. Such a kernel is slower than two by any factor: it is never made.
+  std::vector<RepeatedReduction> repeated_reductions(const Evaluations& whole) const;
 
  private:
-  /// From this many elements of each instruction.
-  Evaluations propagated(const Evaluations& wanted, bool with_once, bool of_warps = false,
-                         const std::vector<int>& passes = {}) const;
+  /// How often users at an instruction's own index evaluate it, by pass: those of one pass share that.
+  class SharedCounts {
+   public:
+    void add(int pass, double count);
+    /// Those of a user, and `more` of it in pass 0.
+    void add_all(const SharedCounts& user, double more);
+    double sum() const;
+
+   private:
+    double in_first_ = 0;
+    std::vector<std::pair<int, double>> in_others_;
+  };
+  /// Evaluations on their way from users to operands.
+  struct Passed {
+    std::vector<SharedCounts> shared;  ///< once for all users at its own index in a pass
+    std::vector<double> apart;         ///< and for each of the others
+    std::vector<int> pass_of;          ///< of reductions that run in passes; empty where none does
+    bool of_warps = false;
+  };
+
   Evaluations of_results(bool of_warps, const std::vector<int>& passes) const;
+  /// From an instruction that is so often evaluated.
+  void pass_on(hlo::InstructionId id, double evaluated, Passed& passed) const;
   /// The array that a read is of: where the operand is a tuple, one of its elements.
-  hlo::InstructionId operand_of(const hlo::Instruction& it, const Read& read) const;
-
-  const hlo::Computation& computation_;
+  hlo::InstructionId operand_of(hlo::InstructionId id, const CountedInstruction::OperandReads& read) const;
   /// For each operand of a product among `once`, how many elements of it are evaluated.
-  std::vector<double> evaluated_by_product(const hlo::Instruction& product, bool of_warps) const;
-  /// How many elements of an operand a scatter evaluates: each update once, and indices for each vector of updates.
-  double of_scatter(const hlo::Instruction& scatter, const Read& read) const;
+  std::array<double, 2> evaluated_by_product(hlo::InstructionId product, bool of_warps) const;
+  const CountedInstruction& at(hlo::InstructionId id) const { return *graph_.instructions[static_cast<size_t>(id)]; }
 
+  const CountedGraph& graph_;
   const std::vector<hlo::InstructionId> heroes_;  ///< what is evaluated once
   std::vector<bool> once_;                        ///< of each instruction whether it is
   int64_t blocks_ = 1;
   double by_threads_ = 1;
-  std::vector<hlo::InstructionId> roots_;
-  std::vector<std::vector<Read>> reads_;  ///< of each instruction; none where they are not known
 };
 
-/// A sum, or another reduction, that a kernel evaluates more than once for an element.
-struct RepeatedReduction {
-  hlo::InstructionId instruction = 0;
-  double times = 0;   ///< how often for each of its elements, on average
-  int64_t terms = 0;  ///< of an element
+/// The instructions of a computation up to its root, and the graph of them.
+class CountedComputation {
+ public:
+  CountedComputation(const hlo::Module& module, hlo::ComputationId computation);
+  CountedComputation(const CountedComputation&) = delete;
+  CountedComputation& operator=(const CountedComputation&) = delete;
+  const CountedGraph& graph() const { return graph_; }
+
+ private:
+  std::vector<CountedInstruction> instructions_;
+  CountedGraph graph_;
 };
 
 /// Whether an instruction has more terms than kFewTerms.
 bool is_long_reduction(const hlo::Computation& computation, const hlo::Instruction& it);
-
-/// Reductions of more terms than are worth a kernel of their own (kFewTerms) that are evaluated again for their
-/// readers. Such a kernel is slower than two by any factor: it is never made.
-std::vector<RepeatedReduction> repeated_reductions(const hlo::Computation& computation, const Evaluations& whole);
 
 /// Reductions up to this length may be computed again, or by one thread: reading this many elements costs no more than
 /// writing and reading one result does. The reduction emitter takes whatever is longer.

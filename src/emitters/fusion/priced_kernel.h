@@ -1,0 +1,60 @@
+// What the cost model needs to know of a kernel, without a module of its own.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "emitters/fusion/pass.h"
+#include "hlo/hlo.h"
+#include "hlo/indexing/evaluations.h"
+#include "machine/target.h"
+
+namespace strata::emitters {
+
+/// What an instruction adds to a kernel's work: the same wherever it stands with operands of these shapes.
+struct PricedInstruction {
+  indexing::CountedInstruction counted;
+  double operations = 0;     ///< of an element
+  double bytes = 0;          ///< of the whole value
+  double element_bytes = 0;  ///< of an element of an array
+  int widest = 0;            ///< bytes of an element of its widest array
+  bool spreads = false;      ///< elements beside each other in memory are the same
+  bool passes_on = false;    ///< if its elements beside each other are the same, so are those it reads
+};
+PricedInstruction priced_instruction(const hlo::Module& module, hlo::ComputationId computation,
+                                     hlo::InstructionId instruction);
+
+/// The instructions of a kernel, operands before users: ids are places here.
+struct PricedKernel {
+  std::vector<const PricedInstruction*> instructions;  ///< which outlive this
+  indexing::CountedGraph graph{};                      ///< of the same instructions
+
+  void add(const PricedInstruction& instruction, std::span<const hlo::InstructionId> operands) {
+    instructions.push_back(&instruction);
+    graph.add(instruction.counted, operands);
+  }
+  void clear() {
+    instructions.clear();
+    graph.clear();
+  }
+};
+
+/// What threads of a kernel compute together: its reductions, scans and products.
+struct ComputedOnce {
+  std::vector<hlo::InstructionId> instructions{};
+  std::vector<int> passes{};                 ///< as Decision::passes
+  std::vector<hlo::InstructionId> staged{};  ///< as Decision::staged
+  double threads = 0, blocks = 0;            ///< of the launch, where there are such instructions
+  double threads_of_rows = 1;                ///< that compute each element of a product's rows
+  double operations = 0;                     ///< of products
+  double cache_bytes = 0;                    ///< beside the elements of products' rows
+  bool is_serial = false;                    ///< KernelWork::serial
+  int64_t fills = 0;                         ///< KernelWork::fills
+};
+
+/// Work of a kernel; without `together`, of one that has no reductions, scans or products.
+KernelWork kernel_work(const PricedKernel& kernel, const ComputedOnce& together = {});
+/// What a kernel takes that does so much.
+KernelTime time_of_work(const KernelWork& work, const Target& target);
+
+}  // namespace strata::emitters
