@@ -348,6 +348,7 @@ class ImageBuilder {
   static std::string description(const LoopStep& loop) {
     const size_t steps = loop.body->steps.size();
     const std::string each = fmt::format("{} step{} each", steps, steps == 1 ? "" : "s");
+    if (loop.once) return fmt::format("loop of one iteration or none, {}", each);
     if (!loop.counted) return fmt::format("loop until its condition is false, {}", each);
     return fmt::format("loop of {} iterations, {}", loop.counted->count, each);
   }
@@ -380,7 +381,7 @@ class ImageBuilder {
         const ArrayType type = buffer(value.initial).type;
         if (value.result.empty())
           value.result = add(fmt::format("{}.state.{}", part, leaf), BufferRole::Intermediate, type);
-        value.spare = add(fmt::format("{}.next.{}", part, leaf), BufferRole::Intermediate, type);
+        if (!step.once) value.spare = add(fmt::format("{}.next.{}", part, leaf), BufferRole::Intermediate, type);
       }
     }
     add_current(*step.body, body, loop);
@@ -396,6 +397,7 @@ class ImageBuilder {
     add_current(*step.condition, condition, loop);
     STRATA_TRY(loop.condition, steps_of(*step.condition, condition));
     loop.answer = condition[static_cast<size_t>(step.condition->results.front())];
+    loop.once = step.once;
     return loop;
   }
 

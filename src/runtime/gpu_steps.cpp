@@ -185,12 +185,13 @@ Result<void> StepLoader::load_loop(GpuLoop& loop, LoadedLoop& made) {
     STRATA_TRY(made.answer, number(loop.answer));
     if (bytes_of(made.answer) != 1) return invalid("the answer '{}' of a loop's condition is no pred", loop.answer);
     for (const LoadedLoop::Value& value : made.values) {
-      const bool has_room = value.result != LoadedLoop::kNone && value.spare != LoadedLoop::kNone;
+      const bool has_room = value.result != LoadedLoop::kNone && (loop.once || value.spare != LoadedLoop::kNone);
       if (value.changes && !has_room)
         return invalid("a loop has no room for values of '{}'", manifest_.buffers[value.initial].name);
     }
     STRATA_TRY(made.condition, load(loop.condition));
-    made.alternates = asking_depth(loop.body) == 0;
+    made.once = loop.once;
+    made.alternates = !loop.once && asking_depth(loop.body) == 0;
   }
   STRATA_TRY(made.body, load(loop.body));
   for (const std::vector<LoadedStep>* part : {&made.body, &made.condition}) {

@@ -151,6 +151,7 @@ struct GpuLoop {
   std::vector<GpuStep> body;
   std::vector<GpuStep> condition;    ///< where `count` is not known
   std::string answer{};              ///< the condition's, one byte: 0 ends the loop
+  bool once = false;                 ///< the body runs once at most: the condition is asked for only before it
   std::vector<std::string> scratch;  ///< where `count` is known: room for values that lie in no result (loop_buffers.h)
 };
 

@@ -178,6 +178,7 @@ Result<void> LoopGraphs::add_loop(CudaStream stream, const Loop& loop) {
     return add_conditional(inner, CudaConditionalNode::kIf, back, again);
   };
   STRATA_CHECK(asked(stream, {.more = more, .odd = odd}));
+  if (loop.once) return add_conditional(stream, CudaConditionalNode::kIf, more, loop.body);
   STRATA_CHECK(add_conditional(stream, CudaConditionalNode::kWhile, more, body));
   return loop.settle ? add_conditional(stream, CudaConditionalNode::kIf, odd, loop.settle) : Result<void>();
 }

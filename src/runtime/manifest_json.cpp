@@ -343,6 +343,7 @@ OrderedJson loop_json(const GpuLoop& loop) {
   }
   if (!loop.scratch.empty()) json["scratch"] = loop.scratch;
   if (!loop.answer.empty()) json["answer"] = loop.answer;
+  if (loop.once) json["once"] = true;
   if (!loop.condition.empty()) json["condition"] = steps_json(loop.condition);
   json["body"] = steps_json(loop.body);
   return json;
@@ -514,6 +515,7 @@ class Reader {
     }
     loop.scratch = json.value("scratch", std::vector<std::string>());
     loop.answer = json.value("answer", std::string());
+    loop.once = json.value("once", false);
     STRATA_TRY(loop.condition, read_steps(json.value("condition", Json::array()), depth + 1));
     STRATA_TRY(loop.body, read_steps(json.at("body"), depth + 1));
     return loop;
