@@ -1,6 +1,7 @@
 // What a fusion costs as one kernel.
 #include <algorithm>
 #include <limits>
+#include <optional>
 
 #include "emitters/fusion/bandwidth.h"
 #include "emitters/fusion/pass.h"
@@ -53,6 +54,37 @@ bool is_complex_in_f64(const hlo::Computation& computation, const Instruction& i
   }
 }
 
+/// Instructions of an element of f32 in code for sm_90a, both sides of branches, and of f64.
+std::optional<double> operations_of_long_function(const Instruction& it) {
+  const bool is_f64 = it.shape.is_array() && hlo::bit_width(it.shape.type) > 32;
+  const auto of = [&](double f32, double f64) { return std::optional(is_f64 ? f64 : f32); };
+  switch (it.opcode) {
+    case Opcode::Acos:
+    case Opcode::Asin:
+      return of(40, 110);
+    case Opcode::Acosh:
+      return of(85, 240);
+    case Opcode::Asinh:
+      return of(120, 275);
+    case Opcode::Atan2:
+      return of(100, 195);
+    case Opcode::Atanh:
+      return of(75, 170);
+    case Opcode::Cbrt:
+      return of(70, 145);
+    case Opcode::Cosh:
+      return of(65, 125);
+    case Opcode::Expm1:
+      return of(18, 35);
+    case Opcode::Log1p:
+      return of(29, 70);
+    case Opcode::Sinh:
+      return of(110, 220);
+    default:
+      return std::nullopt;
+  }
+}
+
 double operations(const hlo::Computation& computation, const Instruction& it) {
   constexpr double kInF64 = 60;
   if (is_complex_in_f64(computation, it)) return kInF64;
@@ -101,7 +133,7 @@ double operations(const hlo::Computation& computation, const Instruction& it) {
     case Opcode::Tan:
       return 40;
     default:
-      return 3;
+      return operations_of_long_function(it).value_or(3);
   }
 }
 
