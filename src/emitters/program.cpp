@@ -20,6 +20,7 @@
 #include "hlo/associative_scans.h"
 #include "hlo/batch_loop_products.h"
 #include "hlo/carry_conditions.h"
+#include "hlo/drop_identities.h"
 #include "hlo/evaluate.h"
 #include "hlo/expand_batch_norms.h"
 #include "hlo/expand_bitcast_converts.h"
@@ -78,7 +79,7 @@ hlo::Module with_free_layouts(hlo::Module flat, const hlo::Module& original, boo
 hlo::Module flattened(const hlo::Module& module, bool one_kernel) {
   hlo::Module flat = hlo::inline_calls(module);
   if (module.fusion) return flat;
-  flat = hlo::fold_constants(flat);
+  flat = hlo::drop_identities(hlo::fold_constants(flat));
   return one_kernel ? flat : hlo::batch_loop_products(flat);
 }
 
@@ -135,10 +136,11 @@ class ProgramBuilder {
   /// The kernels of the entry. Where sums differ by factors, and where reductions of all elements can be of rows'
   /// results beside other reductions of rows, both ways are tried; large modules have one.
   FusedModule cut() const {
-    constexpr size_t kFewInstructions = 256;
+    const auto fused_of = [&](const hlo::Module& module) {
+      return fuse_recomputing(module, options_.target, parameters_);
+    };
     const auto kernels_of = [&](const hlo::Module& module) {
-      const hlo::Module split = split_reductions(module, options_.target);
-      return fuse_recomputing(share_long_reductions(split, options_.target), options_.target, parameters_);
+      return fused_of(share_long_reductions(split_reductions(module, options_.target), options_.target));
     };
     hlo::Module flat = share_long_products(flat_, options_.target);
     if (std::optional<hlo::Module> sunk = sink_transposes(flat)) flat = *std::move(sunk);
@@ -155,6 +157,10 @@ class ProgramBuilder {
     };
     if (factored) consider(nest_reductions(*factored));
     if (std::optional<hlo::Module> nested = nest_beside_reductions(flat)) consider(*std::move(nested));
+    if (const auto shared = share_atomic_reductions(split_reductions(flat, options_.target), options_.target)) {
+      FusedModule instead = fused_of(*shared);
+      if (microseconds(instead.parts) < microseconds(fused.parts)) fused = std::move(instead);
+    }
     return fused;
   }
 

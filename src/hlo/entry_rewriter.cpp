@@ -1,5 +1,6 @@
 #include "hlo/entry_rewriter.h"
 
+#include "hlo/compute.h"
 #include "hlo/inline_calls.h"
 
 namespace strata::hlo {
@@ -40,9 +41,27 @@ InstructionId EntryRewriter::add(const std::string& base, Opcode opcode, Shape s
   return append(std::move(it));
 }
 
-InstructionId EntryRewriter::zero(ElementType type) {
-  const Shape scalar = array_shape(type, {});
-  return add("zero", Opcode::Constant, scalar, {}, ConstantAttributes{Literal(scalar), false});
+InstructionId EntryRewriter::scalar(const std::string& base, ElementType type, double value) {
+  const Shape shape = array_shape(type, {});
+  Literal literal(shape);
+  visit_accumulator_type(type, [&](auto zero) { literal.set(0, static_cast<decltype(zero)>(value)); });
+  return add(base, Opcode::Constant, shape, {}, ConstantAttributes{literal, false});
+}
+
+InstructionId EntryRewriter::zero(ElementType type) { return scalar("zero", type, 0); }
+
+InstructionId EntryRewriter::masked(InstructionId array, int64_t dimension, int64_t size, double number) {
+  const Shape all = shape(array);
+  const auto as = [&](ElementType type) { return array_shape(type, all.dims); };
+  const auto everywhere = [&](InstructionId of) {
+    return add(entry_[of].name + ".everywhere", Opcode::Broadcast, as(shape(of).type), {of}, DimensionsAttributes{});
+  };
+  const InstructionId end = everywhere(scalar("end", ElementType::S32, static_cast<double>(size)));
+  const InstructionId index = add("index", Opcode::Iota, as(ElementType::S32), {}, DimensionsAttributes{{dimension}});
+  const InstructionId inside = add("inside", Opcode::Compare, as(ElementType::Pred), {index, end},
+                                   CompareAttributes{CompareAttributes::Direction::LT});
+  const InstructionId beyond = everywhere(scalar("beyond", all.type, number));
+  return add(entry_[array].name + ".masked", Opcode::Select, all, {inside, array, beyond});
 }
 
 }  // namespace strata::hlo

@@ -28,8 +28,12 @@ class EntryRewriter {
   /// With a name that no other instruction has.
   InstructionId add(const std::string& base, Opcode opcode, Shape shape, std::vector<InstructionId> operands,
                     Attributes attributes = NoAttributes{}, std::vector<ComputationId> called = {});
+  /// A scalar constant.
+  InstructionId scalar(const std::string& base, ElementType type, double value);
   /// A scalar constant 0.
   InstructionId zero(ElementType type);
+  /// The array up to `size` along the dimension, and this number beyond.
+  InstructionId masked(InstructionId array, int64_t dimension, int64_t size, double number);
   const Shape& shape(InstructionId id) const { return entry_[id].shape; }
 
   Module result_;  ///< computations that are called may be added

@@ -1,9 +1,9 @@
 // What a fusion costs as one kernel.
 #include <algorithm>
 #include <limits>
-#include <optional>
 
 #include "emitters/fusion/bandwidth.h"
+#include "emitters/fusion/element_work.h"
 #include "emitters/fusion/pass.h"
 #include "emitters/kinds/plan.h"
 #include "emitters/kinds/product/product.h"
@@ -32,109 +32,6 @@ double bytes_of(const hlo::Shape& shape) {
   for (const hlo::Shape& element : shape.elements) bytes += bytes_of(element);
   if (shape.is_array()) bytes = static_cast<double>(shape.element_count()) * hlo::byte_width(shape.type);
   return bytes;
-}
-
-/// Operators on complex numbers that are computed in f64: conversions, several products or functions.
-bool is_complex_in_f64(const hlo::Computation& computation, const Instruction& it) {
-  const auto has_complex = [](const hlo::Shape& shape) { return shape.is_array() && hlo::is_complex(shape.type); };
-  if (!hlo::is_elementwise(it.opcode) || it.operands.empty() || !has_complex(computation.operand_shape(it, 0)))
-    return false;
-  switch (it.opcode) {
-    case Opcode::Abs:
-    case Opcode::Add:
-    case Opcode::Compare:
-    case Opcode::Convert:
-    case Opcode::Imag:
-    case Opcode::Negate:
-    case Opcode::Real:
-    case Opcode::Subtract:
-      return false;
-    default:
-      return true;
-  }
-}
-
-/// Instructions of an element of f32 in code for sm_90a, both sides of branches, and of f64.
-std::optional<double> operations_of_long_function(const Instruction& it) {
-  const bool is_f64 = it.shape.is_array() && hlo::bit_width(it.shape.type) > 32;
-  const auto of = [&](double f32, double f64) { return std::optional(is_f64 ? f64 : f32); };
-  switch (it.opcode) {
-    case Opcode::Acos:
-    case Opcode::Asin:
-      return of(40, 110);
-    case Opcode::Acosh:
-      return of(85, 240);
-    case Opcode::Asinh:
-      return of(120, 275);
-    case Opcode::Atan2:
-      return of(100, 195);
-    case Opcode::Atanh:
-      return of(75, 170);
-    case Opcode::Cbrt:
-      return of(70, 145);
-    case Opcode::Cosh:
-      return of(65, 125);
-    case Opcode::Expm1:
-      return of(18, 35);
-    case Opcode::Log1p:
-      return of(29, 70);
-    case Opcode::Sinh:
-      return of(110, 220);
-    default:
-      return std::nullopt;
-  }
-}
-
-double operations(const hlo::Computation& computation, const Instruction& it) {
-  constexpr double kInF64 = 60;
-  if (is_complex_in_f64(computation, it)) return kInF64;
-  switch (it.opcode) {
-    case Opcode::Abs:
-      return hlo::is_complex(computation.operand_shape(it, 0).type) ? 24 : 1;
-    case Opcode::Add:
-    case Opcode::And:
-    case Opcode::Compare:
-    case Opcode::Convert:
-    case Opcode::Maximum:
-    case Opcode::Minimum:
-    case Opcode::Multiply:
-    case Opcode::Negate:
-    case Opcode::Not:
-    case Opcode::Or:
-    case Opcode::Select:
-    case Opcode::ShiftLeft:
-    case Opcode::ShiftRightArithmetic:
-    case Opcode::ShiftRightLogical:
-    case Opcode::Subtract:
-    case Opcode::Xor:
-      return 1;
-    case Opcode::Broadcast:
-    case Opcode::Reshape:
-    case Opcode::Bitcast:
-    case Opcode::Slice:
-    case Opcode::GetTupleElement:
-    case Opcode::Tuple:
-    case Opcode::Constant:
-      return 0.5;
-    case Opcode::Parameter:
-      return 1;
-    case Opcode::Divide:
-    case Opcode::Exp:
-    case Opcode::Log:
-    case Opcode::Sqrt:
-    case Opcode::Rsqrt:
-    case Opcode::Tanh:
-    case Opcode::Logistic:
-    case Opcode::Erf:
-      return hlo::bit_width(it.shape.is_array() ? it.shape.type : hlo::ElementType::F32) > 32 ? 60 : 12;
-    case Opcode::Sine:
-    case Opcode::Cosine:
-    case Opcode::Power:
-    case Opcode::Tan:
-      return 40;
-    default:
-      return operations_of_long_function(it).value_or(3);
-  }
 }
 
 /// A reduction, or a window that grows with the index: emitters compute both by several threads together.
@@ -279,6 +176,7 @@ KernelWork kernel_work(const hlo::Module& module, const Target& target) {
                                  [&](const Instruction& it) { return hlo::scan_window(computation, it).has_value(); });
   // Only of reductions it matters whether an emitter computes them once: others are read as often as they are written.
   std::vector<InstructionId> once;
+  KernelWork work;
   double threads = 0, blocks = 0;
   std::vector<int> passes;
   std::vector<InstructionId> staged;
@@ -290,6 +188,7 @@ KernelWork kernel_work(const hlo::Module& module, const Target& target) {
       once = plan->decision.heroes;
       passes = plan->decision.passes;
       staged = plan->decision.staged;
+      work.fills = std::ssize(plan->decision.preparations);
       threads = static_cast<double>(launch.blocks) * launch.threads;
       blocks = static_cast<double>(launch.blocks);
     }
@@ -301,7 +200,6 @@ KernelWork kernel_work(const hlo::Module& module, const Target& target) {
   // What stays on the chip is read once.
   const indexing::Evaluations in_one_pass = staged.empty() ? read : counts.whole(std::vector<int>(passes.size(), 0));
   for (const InstructionId id : staged) read[static_cast<size_t>(id)] = in_one_pass[static_cast<size_t>(id)];
-  KernelWork work;
   work.repeated = indexing::repeated_reductions(computation, evaluated);
   work.serial = multiplies ? has_serial_product(computation, once) : has_serial_reduction(computation, once);
 
@@ -314,13 +212,14 @@ KernelWork kernel_work(const hlo::Module& module, const Target& target) {
   const auto operations_of = [&](const indexing::Evaluations& of) {
     double sum = 0;
     for (InstructionId id = 0; id <= computation.root; ++id) {
-      sum += of[static_cast<size_t>(id)] * operations(computation, computation[id]) / share(id);
+      sum += of[static_cast<size_t>(id)] * element_operations(computation, computation[id]) / share(id);
     }
     return sum;
   };
   const std::vector<double> copies = counts.code_copies();
   for (InstructionId id = 0; id <= computation.root; ++id) {
-    work.repeated_code += std::max(copies[static_cast<size_t>(id)] - 1, 0.0) * operations(computation, computation[id]);
+    work.repeated_code +=
+        std::max(copies[static_cast<size_t>(id)] - 1, 0.0) * element_operations(computation, computation[id]);
   }
   work.operations = operations_of(counts.of_warps(passes)) + operations_of_products(computation, once, target);
   for (const InstructionId root : counts.roots()) {
@@ -354,6 +253,7 @@ KernelTime kernel_time(const hlo::Module& module, const Target& target) {
   }
   const KernelWork work = kernel_work(module, target);
   const Rates& rates = target.rates;
+  time.launch += static_cast<double>(work.fills) * 1e6 * rates.launch;
   time.memory = memory_microseconds(work.memory_bytes, work.blocks, target);
   time.all_memory = work.memory_bytes / (rates.memory_bandwidth / 1e6);
   time.cache = work.cache_bytes / (rates.cached_loads / 1e6);

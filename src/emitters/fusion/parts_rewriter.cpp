@@ -10,7 +10,10 @@ using hlo::Opcode;
 using Dimensions = std::vector<int64_t>;
 
 EvenCut cut_evenly(int64_t size, int64_t part, int64_t round) {
-  const int64_t chosen = divisor_near(size, part, 2).value_or(indexing::ceil_div(part, round) * round);
+  if (const std::optional<int64_t> divisor = divisor_near(size, part, 2)) return {size, size / *divisor, *divisor};
+  // As many parts as of that size, which are as equal as can be: little is filled up.
+  const int64_t parts = indexing::ceil_div(size, indexing::ceil_div(part, round) * round);
+  const int64_t chosen = indexing::ceil_div(indexing::ceil_div(size, parts), round) * round;
   return {size, indexing::ceil_div(size, chosen), chosen};
 }
 

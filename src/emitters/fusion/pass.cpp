@@ -5,9 +5,9 @@
 #include <limits>
 #include <queue>
 #include <set>
-#include <tuple>
 
 #include "emitters/elemental/known_functions.h"
+#include "emitters/fusion/group_pair.h"
 #include "emitters/fusion/instruction_roles.h"
 #include "emitters/fusion/part_builder.h"
 #include "emitters/kinds/in_place.h"
@@ -29,25 +29,6 @@ void collect_arrays(const Computation& computation, InstructionId id, std::vecto
   }
 }
 
-/// Two groups that might become one.
-struct Pair {
-  double gain = 0;
-  size_t size = 0;  ///< of the joined group, where that decides between equal gains
-  int consumer = 0;
-  bool siblings = false;
-  int producer = 0;
-  int producer_version = 0, consumer_version = 0;
-  bool rated = true;  ///< else the gain is at most that
-
-  /// The pair to be joined first is the largest; of equal ones what is to be rated.
-  bool operator<(const Pair& other) const {
-    const auto key = [](const Pair& p) {
-      return std::tuple(-p.gain, p.rated, p.size, p.consumer, p.siblings, p.producer);
-    };
-    return key(other) < key(*this);
-  }
-};
-
 /// Joins groups.
 class Fuser {
  public:
@@ -65,7 +46,7 @@ class Fuser {
     make_groups();
     for (size_t group = 0; group < groups_.size(); ++group) add_pairs_of(static_cast<int>(group));
     while (!pairs_.empty()) {
-      const Pair best = pairs_.top();
+      const GroupPair best = pairs_.top();
       pairs_.pop();
       if (best.producer_version != version(best.producer) || best.consumer_version != version(best.consumer)) continue;
       if (!best.rated) {
@@ -379,7 +360,8 @@ class Fuser {
     }
   }
 
-  /// Other groups that read an array which this one reads too.
+  /// Other groups that read an array which this one reads too, or another result of a group whose results it reads:
+  /// both can run when that is done.
   std::set<int> siblings(int group) const {
     std::set<int> found;
     for (const InstructionId id : groups_[static_cast<size_t>(group)]) {
@@ -388,6 +370,10 @@ class Fuser {
           if (other >= 0 && other != group) found.insert(other);
         });
       }
+    }
+    if (ties_ == Ties::ReadersLast || computation_.instructions.size() > kFewInstructions) {
+      for (const int producer : producers(group)) found.merge(consumers(producer));
+      found.erase(group);
     }
     return found;
   }
@@ -435,7 +421,7 @@ class Fuser {
     constexpr double kPreference = 1e-6;
     if (!(gain > 0)) return;
     if (of_one_array && ties_ == Ties::ReadersLast) gain *= 1 - kPreference;
-    Pair pair{gain, 0, consumer, of_one_array, producer, version(producer), version(consumer), rated};
+    GroupPair pair{gain, 0, consumer, of_one_array, producer, version(producer), version(consumer), rated};
     if (groups_.size() > kManyGroups) {
       pair.gain = static_cast<double>(static_cast<float>(gain));
       pair.size = groups_[static_cast<size_t>(producer)].size() + groups_[static_cast<size_t>(consumer)].size();
@@ -565,7 +551,7 @@ class Fuser {
   std::vector<KernelTime> times_;
   std::vector<std::vector<ArrayValue>> inputs_;  ///< of each group
   std::vector<int> versions_;                    ///< how often a group has changed
-  std::priority_queue<Pair> pairs_;              ///< that save time, with the versions that they were rated at
+  std::priority_queue<GroupPair> pairs_;         ///< that save time, with the versions that they were rated at
   std::vector<int> sequence_;                    ///< all groups, each behind those that it reads
   std::vector<size_t> places_;                   ///< of each group in it
 };

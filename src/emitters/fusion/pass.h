@@ -42,6 +42,7 @@ struct KernelWork {
   double of_longest_thread = 0;  ///< operations: its part of all, and at least what an element of a root takes
   double repeated_code = 0;      ///< operations in the kernel's code beyond once for each instruction
   std::vector<indexing::RepeatedReduction> repeated;
+  int64_t fills = 0;    ///< outputs that hold a value before, to which a reduction's blocks add theirs
   bool serial = false;  ///< long reductions, by one thread for each element, beside other operators
 };
 KernelWork kernel_work(const hlo::Module& module, const Target& target);
@@ -63,8 +64,12 @@ std::optional<ArrayValue> resolve(const hlo::Computation& computation, hlo::Inst
 enum class Parameters { Kept, MayBeOverwritten };
 
 /// Which of pairs that save the same are joined first: those of the first groups, or two readers of one array after all
-/// others. Joined, two readers may keep others from what they compute; apart, each may compute it again.
+/// others. Joined, two readers may keep others from what they compute; apart, each may compute it again. The same holds
+/// of readers of different results of one group: they are joined with ReadersLast, and in modules that have one order.
 enum class Ties { InOrder, ReadersLast };
+
+/// Modules of more instructions are fused in one order only.
+inline constexpr size_t kFewInstructions = 256;
 
 /// Of a group, if nothing else is said.
 inline constexpr size_t kMostInstructions = 400;

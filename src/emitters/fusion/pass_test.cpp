@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "emitters/fusion/recompute.h"
 #include "emitters/kinds/plan.h"
 #include "emitters/program.h"
 #include "hlo/compare.h"
@@ -450,6 +451,24 @@ hlo::ModulePtr scatters(int64_t rows, int64_t edges) {
   auto module = hlo::parse_module(text);
   EXPECT_TRUE(module) << (module ? "" : module.error().to_string());
   return module ? *module : nullptr;
+}
+
+/// Two small kernels that read different results of one kernel share a launch.
+TEST(FusionParts, ReadersOfDifferentResultsOfAKernelShareOne) {
+  const auto module = hlo::parse_module(R"(HloModule m
+add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] add(a, b) }
+max { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] maximum(a, b) }
+ENTRY e {
+  zero = f32[] constant(0)
+  x = f32[512,4096] parameter(0)
+  sums = f32[512] reduce(x, zero), dimensions={1}, to_apply=add
+  most = f32[512] reduce(x, zero), dimensions={1}, to_apply=max
+  sum = f32[] reduce(sums, zero), dimensions={0}, to_apply=add
+  all = f32[] reduce(most, zero), dimensions={0}, to_apply=max
+  ROOT t = (f32[], f32[]) tuple(sum, all)
+})");
+  ASSERT_TRUE(module) << module.error().to_string();
+  EXPECT_EQ(fuse_recomputing(**module, default_target()).parts.size(), 2U);
 }
 
 TEST(FusionParts, ScattersComputeTheirIndicesAndUpdates) {

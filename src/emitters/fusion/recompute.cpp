@@ -317,7 +317,6 @@ FusedModule fuse_recomputing(const hlo::Module& module, const Target& target, Pa
   double time = 0, then = 0;
   FusedModule best = fused_recomputing(module, ratings, parameters, Ties::InOrder, time);
   // A second fusion takes as long as the first. In large modules the order of a few pairs matters little.
-  constexpr size_t kFewInstructions = 256;
   if (module.entry_computation().instructions.size() > kFewInstructions) return best;
   FusedModule other = fused_recomputing(module, ratings, parameters, Ties::ReadersLast, then);
   return then < time ? std::move(other) : std::move(best);

@@ -71,7 +71,7 @@ class Sharing : ProductPartsRewriter {
     const auto bytes = static_cast<double>(lhs.element_count() * hlo::byte_width(lhs.type) +
                                            rhs.element_count() * hlo::byte_width(rhs.type));
     const int64_t blocks = blocks_of(it, cut.lhs, cut.rhs);
-    if (!are_few_blocks(bytes, blocks, target_)) return std::nullopt;
+    if (!are_few_blocks(bytes, /*operations=*/0, blocks, target_)) return std::nullopt;
     const int64_t wanted = indexing::ceil_div(int64_t{target_.multiprocessors}, blocks);
     const int64_t part = std::max(indexing::ceil_div(cut.even.size, wanted), kLeastPart);
     if (part * 2 > cut.even.size) return std::nullopt;

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <optional>
+#include <set>
 
 #include "emitters/fusion/bandwidth.h"
+#include "emitters/fusion/element_work.h"
 #include "emitters/fusion/parts_rewriter.h"
 #include "emitters/kinds/reduction_shape.h"
 #include "hlo/evaluate.h"
@@ -23,6 +26,7 @@ using Dimensions = std::vector<int64_t>;
 constexpr int64_t kLineBytes = 128;
 constexpr int64_t kLeastRow = 1024;  ///< elements of a part of a row: a block's worth
 constexpr int64_t kMostRow = 16384;
+constexpr int64_t kLeastPiece = 256;  ///< of one that is a piece in the array's shape: results of parts stay few
 constexpr int64_t kLeastColumn = 32;  ///< rows of a part of columns
 constexpr int64_t kMostColumn = 1024;
 constexpr int64_t kRound = 64;  ///< parts that do not divide begin at multiples of this
@@ -35,17 +39,72 @@ struct Cut {
 
 class Sharing : PartsRewriter {
  public:
-  Sharing(const hlo::Module& module, const Target& target) : PartsRewriter(module), target_(target) {}
+  /// `atomic_too`: also what blocks could add to results atomically, where that is worth a try.
+  Sharing(const hlo::Module& module, const Target& target, bool atomic_too)
+      : PartsRewriter(module), target_(target), atomic_too_(atomic_too) {}
 
-  hlo::Module run() {
+  std::optional<hlo::Module> run() {
+    choose();
+    if (cuts_.empty() || (atomic_too_ && !any_atomic_)) return std::nullopt;
     return rewrite([&](const Instruction& it, const Instruction& copy) -> std::optional<InstructionId> {
-      if (it.opcode != Opcode::Reduce || !may_share(it)) return std::nullopt;
-      const std::optional<Cut> cut = cut_of(it);
-      return cut ? std::optional(in_two_steps(it, copy, *cut)) : std::nullopt;
+      const auto cut = cuts_.find(static_cast<InstructionId>(&it - from_.instructions.data()));
+      return cut == cuts_.end() ? std::nullopt : std::optional(in_two_steps(it, copy, cut->second));
     });
   }
 
  private:
+  void choose() {
+    std::vector<InstructionId> candidates;
+    for (InstructionId id = 0; id < std::ssize(from_.instructions); ++id) {
+      const Instruction& it = from_[id];
+      if (it.opcode == Opcode::Reduce && may_share(it) && (atomic_too_ || !is_atomic(it))) candidates.push_back(id);
+    }
+    std::set<InstructionId> computed_with;  // results that others of their shape are computed of
+    for (const Instruction& it : from_.instructions) {
+      if (!hlo::is_elementwise(it.opcode)) continue;
+      for (const InstructionId operand : it.operands) computed_with.insert(through_reshapes(operand));
+    }
+    for (const InstructionId id : candidates) {
+      if (is_atomic(from_[id]) && !computed_with.contains(id)) continue;
+      if (const std::optional<Cut> cut = cut_of(from_[id], /*if_few=*/true)) choose(id, *cut);
+    }
+    // Others that read the same arrays stay with them in one kernel.
+    for (bool changed = !cuts_.empty(); changed;) {
+      changed = false;
+      for (const InstructionId id : candidates) {
+        if (cuts_.contains(id)) continue;
+        const auto beside = std::find_if(cuts_.begin(), cuts_.end(), [&](const auto& other) {
+          return read_the_same(from_[id], from_[other.first]);
+        });
+        if (beside == cuts_.end()) continue;
+        choose(id, beside->second);
+        changed = true;
+      }
+    }
+  }
+
+  void choose(InstructionId id, const Cut& cut) {
+    cuts_.emplace(id, cut);
+    any_atomic_ = any_atomic_ || is_atomic(from_[id]);
+  }
+
+  InstructionId through_reshapes(InstructionId id) const {
+    while (from_[id].opcode == Opcode::Reshape) id = from_[id].operands[0];
+    return id;
+  }
+
+  /// Whether two reductions go through arrays of one shape along the same dimensions, and share some of what they read.
+  bool read_the_same(const Instruction& a, const Instruction& b) const {
+    if (from_.operand_shape(a, 0).dims != from_.operand_shape(b, 0).dims || a.dimensions() != b.dimensions())
+      return false;
+    const std::set<InstructionId> one = values_before(from_, a.operands[0]);
+    const std::set<InstructionId> other = values_before(from_, b.operands[0]);
+    return std::any_of(one.begin(), one.end(), [&](InstructionId id) {
+      const bool made = from_[id].opcode == Opcode::Broadcast || from_[id].opcode == Opcode::Iota;
+      return !made && other.contains(id);
+    });
+  }
+
   static const Shape& element(const Shape& shape, size_t i) { return shape.is_array() ? shape : shape.elements[i]; }
 
   bool may_share(const Instruction& it) const {
@@ -55,7 +114,7 @@ class Sharing : PartsRewriter {
       if (!operand.has_default_layout() || operand.element_count() == 0 || !element(it.shape, i).has_default_layout())
         return false;
     }
-    return !is_rounded(it) && !is_atomic(it) && may_repeat_initial(it);
+    return !is_rounded(it) && may_repeat_initial(it);
   }
 
   /// The operator that combines, where it combines two scalars.
@@ -101,12 +160,38 @@ class Sharing : PartsRewriter {
     return true;
   }
 
+  /// Instructions for an element of what is reduced.
+  double operations_of_element(const Instruction& it) const {
+    double sum = 0;
+    for (size_t i = 0; i < it.operands.size() / 2; ++i) sum += operations_before(from_, it.operands[i]);
+    const Computation& by = result_[it.called[0]];
+    for (const Instruction& one : by.instructions) {
+      const bool computes = one.opcode != Opcode::Parameter && one.opcode != Opcode::Tuple;
+      sum += computes ? element_operations(by, one) : 0;
+    }
+    return sum;
+  }
+
+  /// How many elements of the run of reduced dimensions, which is no row, lie in its innermost dimensions, so that
+  /// these are about a part: in the array's own shape nothing is filled up, and what is broadcast along some dimensions
+  /// is read at the places of a row.
+  static std::optional<int64_t> piece_of(const Shape& operand, const DimensionGroup& run, int64_t most) {
+    int64_t piece = 1;
+    std::optional<int64_t> best;
+    for (size_t i = run.dims.size(); i-- > 1;) {
+      piece *= operand.dim(run.dims[i]);
+      if (piece >= kLeastPiece && piece <= most) best = piece;
+    }
+    return best;
+  }
+
   /// Nothing where it is no run of dimensions, or enough blocks compute it.
-  std::optional<Cut> cut_of(const Instruction& it) const {
+  std::optional<Cut> cut_of(const Instruction& it, bool if_few) const {
     const Shape& operand = from_.operand_shape(it, 0);
     Cut cut;
     size_t runs = 0;
-    for (const DimensionGroup& group : dimension_groups(operand, it.dimensions())) {
+    const std::vector<DimensionGroup> groups = dimension_groups(operand, it.dimensions());
+    for (const DimensionGroup& group : groups) {
       if (group.reduced) {
         ++runs;
         cut.even.size = group.size;
@@ -124,11 +209,18 @@ class Sharing : PartsRewriter {
     const bool rows = cut.after.empty();
     const int64_t blocks = rows ? kept : kept * indexing::ceil_div(cut.after[0] * bytes, kLineBytes);
     const double all = static_cast<double>(operand.element_count() * bytes);
-    if (!are_few_blocks(all, blocks, target_)) return std::nullopt;
+    const double operations = static_cast<double>(operand.element_count()) * operations_of_element(it);
+    if (if_few && !are_few_blocks(all, operations, blocks, target_)) return std::nullopt;
     const int64_t length = cut.even.size;
     const int64_t wanted = indexing::ceil_div(length * blocks, 2 * int64_t{target_.multiprocessors});
     const int64_t part = std::clamp(wanted, rows ? kLeastRow : kLeastColumn, rows ? kMostRow : kMostColumn);
     if (part * 2 > length) return std::nullopt;
+    if (rows) {
+      if (const auto piece = piece_of(operand, groups.back(), part)) {
+        cut.even = {length, length / *piece, *piece};
+        return cut;
+      }
+    }
     cut.even = cut_evenly(length, part, rows ? kRound : 1);
     return cut;
   }
@@ -142,6 +234,10 @@ class Sharing : PartsRewriter {
 
   /// An operand with the run as one dimension, in parts.
   InstructionId run_in_parts(const std::string& name, InstructionId operand, InstructionId initial, const Cut& cut) {
+    if (cut.even.missing() == 0) {
+      const Shape parts = hlo::array_shape(shape(operand).type, with(cut, {cut.even.parts, cut.even.part}));
+      return add(name + ".parts", Opcode::Reshape, parts, {operand});
+    }
     const Shape run = hlo::array_shape(shape(operand).type, with(cut, {cut.even.size}));
     return in_parts(name, add(name + ".run", Opcode::Reshape, run, {operand}), std::ssize(cut.before), cut.even,
                     initial);
@@ -181,12 +277,19 @@ class Sharing : PartsRewriter {
   }
 
   const Target& target_;
+  const bool atomic_too_;
+  bool any_atomic_ = false;
+  std::map<InstructionId, Cut> cuts_;  ///< of those that are shared
 };
 
 }  // namespace
 
 hlo::Module share_long_reductions(const hlo::Module& module, const Target& target) {
-  return Sharing(module, target).run();
+  return Sharing(module, target, /*atomic_too=*/false).run().value_or(module);
+}
+
+std::optional<hlo::Module> share_atomic_reductions(const hlo::Module& module, const Target& target) {
+  return Sharing(module, target, /*atomic_too=*/true).run();
 }
 
 }  // namespace strata::emitters

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <tuple>
 
+#include "emitters/fusion/parts_rewriter.h"
 #include "emitters/program.h"
 #include "hlo/compare.h"
 #include "hlo/evaluate.h"
@@ -160,6 +162,57 @@ TEST(ShareLongReductions, LeaveWhatFillsTheGpu) {
     const auto module = hlo::parse_module(text);
     ASSERT_TRUE(module) << module.error().to_string();
     EXPECT_EQ(hlo::print(share_long_reductions(**module, small_target())), hlo::print(**module)) << text;
+  }
+}
+
+/// What blocks could add up atomically: only where the kernel goes on with the sum, and what reads the same beside it.
+TEST(ShareLongReductions, AtomicOnesWhereTheyWouldLoseThat) {
+  const Target target = small_target();
+  for (const auto& [dims, reduced, kept] :
+       {std::tuple{"200003", "0", ""}, {"3,90001", "1", "3"}, {"2,301,257", "1,2", "2"}, {"90001,3", "0", "3"}}) {
+    const std::string text = fmt::format(
+        "HloModule m\nadd {{ a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] add(a, b) }}\n"
+        "max {{ a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] maximum(a, b) }}\n"
+        "ENTRY e {{\n  x = f32[{0}] parameter(0)\n  zero = f32[] constant(0)\n  least = f32[] constant(-inf)\n"
+        "  y = f32[{0}] multiply(x, x)\n  s = f32[{2}] reduce(y, zero), dimensions={{{1}}}, to_apply=add\n"
+        "  r = f32[{2}] sqrt(s)\n  z = f32[{0}] abs(x)\n"
+        "  m = f32[{2}] reduce(z, least), dimensions={{{1}}}, to_apply=max\n"
+        "  o = f32[{0}] parameter(1)\n  other = f32[{2}] reduce(o, zero), dimensions={{{1}}}, to_apply=add\n"
+        "  ROOT t = (f32[{2}], f32[{2}], f32[{2}]) tuple(r, m, other)\n}}\n",
+        dims, reduced, kept);
+    SCOPED_TRACE(text);
+    const auto module = hlo::parse_module(text);
+    ASSERT_TRUE(module) << module.error().to_string();
+    EXPECT_EQ(hlo::print(share_long_reductions(**module, target)), hlo::print(**module));
+    const auto changed = share_atomic_reductions(**module, target);
+    ASSERT_TRUE(changed);
+    const auto verified = hlo::verify(*changed);
+    ASSERT_TRUE(verified) << verified.error().to_string() << hlo::print(*changed);
+    const std::string printed = hlo::print(*changed);
+    EXPECT_NE(printed.find("s.of.parts = "), std::string::npos) << printed;
+    EXPECT_NE(printed.find("m.of.parts = "), std::string::npos) << printed;
+    EXPECT_EQ(printed.find("other.of.parts = "), std::string::npos) << printed;
+    const auto arguments = hlo::typical_arguments((*module)->entry_computation(), 7);
+    const auto expected = hlo::evaluate(**module, arguments);
+    const auto actual = hlo::evaluate(*changed, arguments);
+    ASSERT_TRUE(expected && actual);
+    EXPECT_EQ(hlo::difference(*actual, *expected, 512).value_or(""), "");
+    EmitOptions options;
+    options.target = target;
+    const auto program = emit_program(**module, options);
+    ASSERT_TRUE(program) << program.error().to_string();
+    const auto run = run_on_cpu(*program, arguments);
+    ASSERT_TRUE(run) << run.error().to_string();
+    EXPECT_EQ(hlo::difference(*run, *expected, 512).value_or(""), "");
+  }
+}
+
+TEST(ShareLongReductions, LastPartsAreHardlyShorter) {
+  for (int64_t size = 2000; size < 200000; size += 997) {
+    const EvenCut cut = cut_evenly(size, 1500, 64);
+    EXPECT_LT(cut.missing(), cut.part);
+    EXPECT_LE(cut.missing(), 64 * cut.parts) << size;
+    EXPECT_LE(cut.part, 1536) << size;
   }
 }
 

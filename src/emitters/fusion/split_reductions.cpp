@@ -124,7 +124,7 @@ class Splitter : hlo::EntryRewriter {
         kept *= groups[g].size;
     }
     const double all = static_cast<double>(operand.element_count() * bytes);
-    const auto few = [&](int64_t blocks) { return are_few_blocks(all, blocks, target_); };
+    const auto few = [&](int64_t blocks) { return are_few_blocks(all, /*operations=*/0, blocks, target_); };
     const DimensionGroup& last = groups.back();
     const bool short_rows = last.reduced && reduced.size() > 1 && last.size * bytes < kShortRow;
     if (last.reduced && !short_rows) {

@@ -24,6 +24,7 @@ constexpr Kind kKinds[] = {
     {"concatenate", plan_concatenate},
     {"input slices", plan_input_slices},
     {"sort", plan_sort},
+    {"scatter copies", plan_scatter_copies},
     {"scatter rows", plan_scatter_rows, plan_scatter_rows_at_any_cost},
     {"scatter", plan_scatter},
     {"loop", plan_loop},

@@ -36,6 +36,7 @@ Result<Plan> plan_reduction(const Fusion& fusion);
 Result<Plan> plan_product(const Fusion& fusion);
 Result<Plan> plan_scan(const Fusion& fusion);
 Result<Plan> plan_scatter(const Fusion& fusion);
+Result<Plan> plan_scatter_copies(const Fusion& fusion);
 Result<Plan> plan_dynamic_update_slice(const Fusion& fusion);
 Result<Plan> plan_transpose(const Fusion& fusion);
 Result<Plan> plan_sort(const Fusion& fusion);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 
 #include "hlo/indexing/operand_maps.h"
 
@@ -97,6 +98,53 @@ bool same_groups(const std::vector<DimensionGroup>& a, const std::vector<Dimensi
   });
 }
 
+/// How many of the dimensions of the innermost run, which is reduced, lie in pieces that are better gone through one by
+/// one, or nothing. An array that is broadcast to the pieces lies otherwise than the run: where a vector of the run may
+/// belong to two of them, each of its elements would be read by itself, a sector of memory each, at an index by
+/// division.
+std::optional<size_t> dimensions_of_pieces(const hlo::Computation& computation, const std::vector<bool>& used,
+                                           const hlo::Shape& operand, const DimensionGroup& run) {
+  constexpr int64_t kMostVector = 8;
+  constexpr int64_t kLeastPiece = 32 * kMostVector;  // more elements than a warp has in one vector each
+  for (size_t i = 0; i < used.size(); ++i) {
+    const hlo::Instruction& it = computation.instructions[i];
+    if (!used[i] || it.opcode != hlo::Opcode::Broadcast || it.shape.dims != operand.dims) continue;
+    const hlo::Shape& from = computation.operand_shape(it, 0);
+    const auto keeps = [&](int64_t d) {
+      const auto place = std::find(it.dimensions().begin(), it.dimensions().end(), d);
+      return place != it.dimensions().end() && from.dim(place - it.dimensions().begin()) > 1;
+    };
+    int64_t piece = 1;
+    size_t count = 0;
+    while (count < run.dims.size() && keeps(run.dims[run.dims.size() - 1 - count])) {
+      piece *= operand.dim(run.dims[run.dims.size() - 1 - count]);
+      ++count;
+    }
+    if (count > 0 && count < run.dims.size() && piece > kLeastPiece && piece % kMostVector != 0) return count;
+  }
+  return std::nullopt;
+}
+
+/// Groups whose innermost one is two: the pieces, and what lies in each.
+std::vector<DimensionGroup> in_pieces(std::vector<DimensionGroup> groups, const hlo::Shape& shape, size_t dimensions) {
+  DimensionGroup& pieces = groups.back();
+  DimensionGroup piece{
+      1, pieces.reduced, {pieces.dims.end() - static_cast<std::ptrdiff_t>(dimensions), pieces.dims.end()}};
+  for (const int64_t d : piece.dims) piece.size *= shape.dim(d);
+  pieces.dims.resize(pieces.dims.size() - dimensions);
+  pieces.size /= piece.size;
+  groups.push_back(std::move(piece));
+  return groups;
+}
+
+/// Whether a fusion writes arrays as large as what is reduced: its kernel goes through that again.
+bool writes_elements(const hlo::Computation& computation, int64_t elements) {
+  const hlo::Shape& root = computation.root_instruction().shape;
+  if (root.is_array()) return root.element_count() == elements;
+  return std::any_of(root.elements.begin(), root.elements.end(),
+                     [&](const hlo::Shape& one) { return one.is_array() && one.element_count() == elements; });
+}
+
 }  // namespace
 
 Result<ReductionHeroes> find_reductions(const hlo::Computation& computation) {
@@ -137,6 +185,22 @@ Result<ReductionHeroes> find_reductions(const hlo::Computation& computation) {
   }
   std::stable_sort(result.heroes.begin(), result.heroes.end(),
                    [](const ReductionHero& a, const ReductionHero& b) { return a.stage < b.stage; });
+  const hlo::Shape& shape = computation.operand_shape(computation[largest], 0);
+  const bool alike = std::all_of(result.heroes.begin(), result.heroes.end(), [&](const ReductionHero& hero) {
+    const hlo::Shape& other = computation.operand_shape(computation[hero.id], 0);
+    return other.dims == shape.dims && other.minor_to_major == shape.minor_to_major;
+  });
+  // Rows that are gone through again stay as they are: in one piece they stay in registers.
+  if (!alike || result.stages > 1 || !result.groups.back().reduced || writes_elements(computation, elements(largest)))
+    return result;
+  if (const auto count = dimensions_of_pieces(computation, used, shape, result.groups.back())) {
+    result.groups = in_pieces(std::move(result.groups), shape, *count);
+    for (ReductionHero& hero : result.heroes) {
+      const std::vector<int64_t>& reduced = computation[hero.id].dimensions();
+      hero.operand = operand_index(result.groups, shape);
+      hero.result = result_index(result.groups, shape, reduced);
+    }
+  }
   return result;
 }
 

@@ -20,8 +20,12 @@ std::string text_of(const LaxDecision& decision) {
   const LaxStep& step = *decision.step;
   const Result<std::string> manifest = print(step.manifest);
   if (!manifest) return {};
-  return Json{{"graph", print(*step.graph)}, {"manifest", *manifest}, {"reason", step.reason}}.dump() + "\n" +
-         step.cubin;
+  return Json{{"graph", print(*step.graph)},
+              {"manifest", *manifest},
+              {"reason", step.reason},
+              {"microseconds", decision.microseconds}}
+             .dump() +
+         "\n" + step.cubin;
 }
 
 LaxDecision decision_of(const std::string& text, const LaxPart& part, const Target& target) {
@@ -46,6 +50,7 @@ LaxDecision decision_of(const std::string& text, const LaxPart& part, const Targ
   step.reason = json.at("reason");
   step.cubin = text.substr(line + 1);
   decision.step = std::move(step);
+  decision.microseconds = json.at("microseconds");
   return decision;
 }
 

@@ -1,5 +1,7 @@
 #include "emitters/lax/parts.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -55,13 +57,31 @@ bool is_known(Opcode opcode) {
   }
 }
 
-Instruction permuted(const std::string& name, InstructionId operand, const hlo::Shape& of,
-                     const std::vector<int64_t>& permutation) {
+Instruction transposed(const std::string& name, InstructionId operand, const hlo::Shape& of,
+                       const std::vector<int64_t>& permutation) {
   std::vector<int64_t> dims;
   for (const int64_t d : permutation) dims.push_back(of.dim(d));
   return {
       name, Opcode::Transpose, hlo::array_shape(of.type, dims), {operand}, {}, hlo::DimensionsAttributes{permutation},
       {}};
+}
+
+/// Operators of the one part that is searched; 0 where transposes of inputs are all; nothing where there are several
+/// parts, or one that is not searched.
+std::optional<size_t> operators_of_one_part(const GraphPtr& graph) {
+  const Result<GraphPtr> hoisted = hoist_transposes(graph);
+  const Result<Partition> found = partition(hoisted ? *hoisted : graph);
+  if (!found) return std::nullopt;
+  size_t operators = 0;
+  for (const strata::Part& one : found->parts) {
+    const Operation& first = one.graph->operations().front();
+    const bool view = one.graph->operations().size() == 1 && first.kind == OpKind::Transpose &&
+                      one.graph->tensor(first.operands[0]).producer < 0;
+    if (view && !one.searchable()) continue;
+    if (operators > 0 || !one.searchable()) return std::nullopt;
+    operators = one.operations.size();
+  }
+  return operators;
 }
 
 class Finder {
@@ -217,19 +237,9 @@ class Finder {
     const Computation& entry = checked.part.module.entry_computation();
     const Result<LaxProgram> program = lax_program(checked.part.module, entry, LaxResults::Unfinished);
     if (!program) return std::nullopt;
-    const Result<GraphPtr> hoisted = hoist_transposes(program->graph);
-    const Result<Partition> found = partition(hoisted ? *hoisted : program->graph);
-    if (!found) return std::nullopt;
-    const Part* searched = nullptr;
-    for (const strata::Part& one : found->parts) {
-      const Operation& first = one.graph->operations().front();
-      const bool view = one.graph->operations().size() == 1 && first.kind == OpKind::Transpose &&
-                        one.graph->tensor(first.operands[0]).producer < 0;
-      if (view && !one.searchable()) continue;
-      if (searched != nullptr || !one.searchable()) return std::nullopt;
-      searched = &one;
-    }
-    if (searched == nullptr || searched->operations.size() < 2 || results.size() > 1) return checked;
+    const std::optional<size_t> operators = operators_of_one_part(program->graph);
+    if (!operators) return std::nullopt;
+    if (*operators < 2 || results.size() > 1) return checked;
     if (Result<LaxProgram> finished = lax_program(checked.part.module, entry)) {
       checked.part.program = *std::move(finished);
       checked.complete = true;
@@ -295,12 +305,7 @@ class Finder {
   /// With the result as the program has it.
   static void finish(LaxPart& part) {
     part.permutation = part.program.permutations[0];
-    part.permuted = part.module;
-    if (std::is_sorted(part.permutation.begin(), part.permutation.end())) return;
-    Computation& entry = part.permuted.computations[static_cast<size_t>(part.permuted.entry)];
-    const hlo::Shape shape = entry.root_instruction().shape;
-    entry.instructions.push_back(permuted("permuted", entry.root, shape, part.permutation));
-    entry.root = static_cast<InstructionId>(entry.instructions.size()) - 1;
+    part.permuted = permuted(part.module, part.permutation);
   }
 
   const hlo::Module& module_;
@@ -308,6 +313,37 @@ class Finder {
   std::vector<std::vector<InstructionId>> users_;
   std::vector<bool> known_, taken_;
 };
+
+}  // namespace
+
+size_t searched_operators(const LaxProgram& program) { return operators_of_one_part(program.graph).value_or(0); }
+
+hlo::Module permuted(const hlo::Module& module, const std::vector<int64_t>& permutation) {
+  hlo::Module made = module;
+  if (std::is_sorted(permutation.begin(), permutation.end())) return made;
+  Computation& entry = made.computations[static_cast<size_t>(made.entry)];
+  const hlo::Shape shape = entry.root_instruction().shape;
+  entry.instructions.push_back(transposed("permuted", entry.root, shape, permutation));
+  entry.root = static_cast<InstructionId>(entry.instructions.size()) - 1;
+  return made;
+}
+
+namespace {
+
+/// The array with zeros behind each dimension up to this shape.
+InstructionId add_filling(Computation& entry, const std::string& name, InstructionId of, const hlo::Shape& to) {
+  const auto append = [&](Instruction it) {
+    entry.instructions.push_back(std::move(it));
+    return static_cast<InstructionId>(entry.instructions.size()) - 1;
+  };
+  const hlo::Shape scalar = hlo::array_shape(to.type, {});
+  const hlo::ConstantAttributes nothing{hlo::Literal(scalar), false};
+  const InstructionId zero = append({name + ".zero", Opcode::Constant, scalar, {}, {}, nothing, {}});
+  const std::vector<int64_t> none(to.dims.size(), 0);
+  hlo::PadAttributes pad{none, none, none};
+  for (size_t d = 0; d < to.dims.size(); ++d) pad.high[d] = to.dims[d] - entry[of].shape.dims[d];
+  return append({name + ".filled", Opcode::Pad, to, {of, zero}, {}, pad, {}});
+}
 
 }  // namespace
 
@@ -348,8 +384,14 @@ hlo::Module with_lax_calls(const hlo::Module& module, const std::vector<LaxPart>
       result.computations.push_back(std::move(computation));
     }
     std::vector<InstructionId> operands;
-    for (const InstructionId input : one.inputs) operands.push_back(moved[static_cast<size_t>(input)]);
-    const hlo::Shape& shape = one.permuted.entry_computation().root_instruction().shape;
+    const Computation& called = one.permuted.entry_computation();
+    for (size_t k = 0; k < one.inputs.size(); ++k) {
+      const hlo::Shape& wanted = called[called.parameters[k]].shape;
+      const InstructionId input = moved[static_cast<size_t>(one.inputs[k])];
+      const bool fits = hlo::same_dims(entry[input].shape, wanted);
+      operands.push_back(fits ? input : add_filling(entry, fmt::format("{}.{}", from[id].name, k), input, wanted));
+    }
+    const hlo::Shape& shape = called.root_instruction().shape;
     const bool in_order = std::is_sorted(one.permutation.begin(), one.permutation.end());
     append(id, {from[id].name,
                 Opcode::Call,
@@ -358,10 +400,17 @@ hlo::Module with_lax_calls(const hlo::Module& module, const std::vector<LaxPart>
                 {base + one.permuted.entry},
                 hlo::NoAttributes{},
                 from[id].location});
+    hlo::Shape own = shape;
+    for (size_t d = 0; d < own.dims.size(); ++d) own.dims[d] = from[id].shape.dim(one.permutation[d]);
+    if (!hlo::same_dims(own, shape)) {
+      const hlo::SliceAttributes within{std::vector<int64_t>(own.dims.size(), 0), own.dims,
+                                        std::vector<int64_t>(own.dims.size(), 1)};
+      append(id, {from[id].name + ".own", Opcode::Slice, own, {moved[i]}, {}, within, {}});
+    }
     if (in_order) continue;
     std::vector<int64_t> back(one.permutation.size());
     for (size_t d = 0; d < back.size(); ++d) back[static_cast<size_t>(one.permutation[d])] = static_cast<int64_t>(d);
-    append(id, permuted(from[id].name + ".permuted", moved[i], shape, back));
+    append(id, transposed(from[id].name + ".permuted", moved[i], own, back));
   }
   for (const InstructionId id : from.parameters) entry.parameters.push_back(moved[static_cast<size_t>(id)]);
   entry.root = moved[static_cast<size_t>(from.root)];

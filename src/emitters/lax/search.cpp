@@ -7,6 +7,7 @@
 
 #include "emitters/fusion/pass.h"
 #include "emitters/lax/decisions.h"
+#include "emitters/lax/filled.h"
 #include "ir/text.h"
 #include "runtime/compile.h"
 #include "superopt/codegen/libraries.h"
@@ -28,6 +29,8 @@ constexpr double kMeasuring = 0.7;
 /// Work of the interpreter that makes what candidates are compared with, for a second of measuring: where the program
 /// is more, its own kernels make it.
 constexpr double kInterpretedPerSecond = 1e8;
+/// Of a part's time: the form with longer dimensions where there is one. The form as it is has the rest.
+constexpr double kFilledForm = 0.75;
 /// A proof of a graph of the cache that the solver must find.
 constexpr double kSecondsOfKnownProof = 10;
 
@@ -145,7 +148,7 @@ class Searcher {
   LaxDecision run(const LaxPart& part, bool is_read, const Deadline& deadline) const {
     const std::string key = key_of(part, is_read);
     if (std::optional<LaxDecision> known = known_decision(part, key)) return *std::move(known);
-    if (deadline.passed()) return {std::nullopt, spent(), false};
+    if (deadline.passed()) return {std::nullopt, 0, spent(), false};
     LaxDecision decision = search(part, is_read, deadline);
     if (options_.cache != nullptr) store_decision(*options_.cache, key, options_.seconds, decision);
     return decision;
@@ -153,9 +156,11 @@ class Searcher {
 
   /// All that a decision depends on, but the time that it had.
   std::string key_of(const LaxPart& part, bool is_read) const {
-    return fmt::format("{}\n{} {} libraries={} read={} wide={} order={}\n{}", build_identity(), target_.identity(),
-                       options_.microseconds ? options_.device : "by the model", libraries_ != LibraryUse::Never,
-                       is_read, part.program.wide_values, fmt::join(part.permutation, ","), print(*part.program.graph));
+    return fmt::format("{}\n{} {} libraries={} read={} wide={} order={} filling={}\n{}", build_identity(),
+                       target_.identity(), options_.microseconds ? options_.device : "by the model",
+                       libraries_ != LibraryUse::Never, is_read, part.program.wide_values,
+                       fmt::join(part.permutation, ","), microseconds_of_filling(part, target_),
+                       print(*part.program.graph));
   }
 
  private:
@@ -190,20 +195,20 @@ class Searcher {
     const bool measures = options_.measures || options_.microseconds;
     SuperoptimizeOptions work = options_within(deadline.share(measures ? kSearchBeforeMeasuring : kSearchAlone));
     Result<Superoptimized> found = superoptimize(part.program.graph, work);
-    if (!found) return {std::nullopt, found.error().message, true};
+    if (!found) return {std::nullopt, 0, found.error().message, true};
     work.deadline = deadline;
     const GraphPtr first = found->candidates.front().graph;
     const std::string against = objection(*first, part.program);
     std::erase_if(found->candidates, [&](const Candidate& c) { return !objection(*c.graph, part.program).empty(); });
-    if (found->candidates.empty()) return {std::nullopt, "nothing else was found, and " + against, true};
+    if (found->candidates.empty()) return {std::nullopt, 0, "nothing else was found, and " + against, true};
     if (found->candidates.front().graph != first) {
       take_first_proved(*found, work, deadline.share(kLateProofs));
-      if (const auto made = generate(*found, work); !made) return {std::nullopt, made.error().message, true};
+      if (const auto made = generate(*found, work); !made) return {std::nullopt, 0, made.error().message, true};
     }
     const std::string measured = measure(*found, work, deadline);
     const std::string against_fastest = objection(*found->candidates.front().graph, part.program);
-    if (!against_fastest.empty()) return {std::nullopt, "the fastest that was measured: " + against_fastest, true};
-    if (options_.microseconds && deadline.passed()) return {std::nullopt, spent(), false};
+    if (!against_fastest.empty()) return {std::nullopt, 0, "the fastest that was measured: " + against_fastest, true};
+    if (options_.microseconds && deadline.passed()) return {std::nullopt, 0, spent(), false};
     return decide(part, is_read, *found, measured);
   }
 
@@ -247,10 +252,10 @@ class Searcher {
     LaxStep step;
     step.graph = best.graph;
     std::optional<std::vector<int>> inputs = inputs_of(*best.graph, part.program);
-    if (!inputs) return {std::nullopt, "its µGraph has inputs that the part has not", true};
+    if (!inputs) return {std::nullopt, 0, "its µGraph has inputs that the part has not", true};
     step.inputs = *std::move(inputs);
     Result<LaunchManifest> manifest = parse_launch_manifest(launch_manifest(found.code));
-    if (!manifest) return {std::nullopt, manifest.error().message, true};
+    if (!manifest) return {std::nullopt, 0, manifest.error().message, true};
     step.manifest = *std::move(manifest);
     step.cubin.assign(found.cubin.begin(), found.cubin.end());
 
@@ -259,24 +264,24 @@ class Searcher {
     double without = others.all;
     std::string how = "by the model";
     if (options_.microseconds) {
-      if (found.compile_error) return {std::nullopt, found.compile_error->message, false};
+      if (found.compile_error) return {std::nullopt, 0, found.compile_error->message, false};
       const Result<double> mine = options_.microseconds(part.permuted, &step);
       const Result<double> theirs = options_.microseconds(part.module, nullptr);
-      if (!mine || !theirs) return {std::nullopt, (mine ? theirs : mine).error().message, false};
+      if (!mine || !theirs) return {std::nullopt, 0, (mine ? theirs : mine).error().message, false};
       with = *mine;
       without = *theirs;
       how = "measured";
     }
-    with += microseconds_of_transpose(part, target_);
+    with += microseconds_of_transpose(part, target_) + microseconds_of_filling(part, target_);
     if (is_read) without -= others.last;
     const std::string times = fmt::format("{:.3g} µs {}; kernels and libraries take {:.3g}", with, how, without);
     const std::string what = fmt::format("{}{}", describe(*best.graph), measured);
-    if (with >= without) return {std::nullopt, fmt::format("{} ({})", times, what), true};
+    if (with >= without) return {std::nullopt, 0, fmt::format("{} ({})", times, what), true};
     step.reason =
         fmt::format("{}; {}; proof: {}", times, what,
                     best.verification.method == ProofMethod::Solver ? "by the solver" : best.verification.argument);
     // Without its code a step is a kernel of the emitters in the end.
-    return {std::move(step), {}, !found.compile_error};
+    return {std::move(step), with, {}, !found.compile_error};
   }
 
   const Target& target_;
@@ -323,21 +328,29 @@ LaxSearch search_lax_parts(const hlo::Module& module, const Target& target, cons
   for (size_t next = 0; next < order.size(); ++next) {
     const Deadline deadline = whole.share(1.0 / static_cast<double>(order.size() - next));
     for (const size_t i : order[next]->parts) {
-      for (LaxPart* part = &parts[i]; part != nullptr;
+      const std::string& name = entry[parts[i].result].name;
+      const auto decide = [&](const LaxPart& part, const Deadline& until) -> const LaxDecision& {
+        const bool is_read = is_read_by_kernel(entry, part.result);
+        const auto [decision, fresh] = known.try_emplace(searcher.key_of(part, is_read));
+        if (fresh) decision->second = searcher.run(part, is_read, until);
+        if (!decision->second.step)
+          result.notes.push_back(fmt::format("{} with {} instructions before it{}: {}", name, part.members.size() - 1,
+                                             is_filled(part) ? ", filled up" : "", decision->second.why_not));
+        return decision->second;
+      };
+      for (const LaxPart* part = &parts[i]; part != nullptr;
            part = part->smaller.empty() ? nullptr : &part->smaller.front()) {
-        const bool is_read = is_read_by_kernel(entry, part->result);
-        const auto [decision, fresh] = known.try_emplace(searcher.key_of(*part, is_read));
-        if (fresh) decision->second = searcher.run(*part, is_read, deadline);
-        const std::string& name = entry[part->result].name;
-        if (!decision->second.step) {
-          result.notes.push_back(fmt::format("{} with {} instructions before it: {}", name, part->members.size() - 1,
-                                             decision->second.why_not));
-          continue;
-        }
-        LaxStep& step = result.steps[name] = *decision->second.step;
-        step.inputs = *inputs_of(*step.graph, part->program);
-        LaxPart one = std::move(*part);
-        taken.push_back(std::move(one));
+        const std::optional<LaxPart> longer = filled(*part);
+        const LaxDecision* best = longer ? &decide(*longer, deadline.share(kFilledForm)) : nullptr;
+        const LaxDecision& as_it_is = decide(*part, deadline);
+        const bool fills =
+            best != nullptr && best->step && (!as_it_is.step || best->microseconds < as_it_is.microseconds);
+        if (!fills) best = &as_it_is;
+        if (!best->step) continue;
+        const LaxPart& form = fills ? *longer : *part;
+        LaxStep& step = result.steps[name] = *best->step;
+        step.inputs = *inputs_of(*step.graph, form.program);
+        taken.push_back(form);
         break;
       }
     }

@@ -169,6 +169,7 @@ class Converter {
         if (!is_hidden(0) || module_[it.called[0]].root_instruction().opcode != Opcode::Maximum)
           return unsupported("it reduces scores that are masked");
         break;
+      case Opcode::Select:
       case Opcode::Subtract:
         break;
       default:
@@ -195,8 +196,10 @@ class Converter {
       if (!value->is_constant()) continue;
       if (value->constant <= kMasked || (type_ == DType::F16 && value->constant <= masking())) {
         value->constant = masking();
+        // Of what was masked before, the larger number counts.
+        double& least = standing_in_[static_cast<size_t>(id)];
+        least = hidden_[static_cast<size_t>(id)] ? std::max(least, masking()) : masking();
         hidden_[static_cast<size_t>(id)] = true;
-        standing_in_[static_cast<size_t>(id)] = masking();
       } else if (std::abs(value->constant) > -kMasked) {
         return unsupported("the constant {} is selected", value->constant);
       }

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
+#include <vector>
 
 #include "emitters/elemental/scalar_operators.h"
 #include "hlo/indexing/evaluations.h"
@@ -25,6 +27,29 @@ int min_blocks(const ProductPlan& plan, const Launch& launch, const Target& targ
       std::min<int64_t>({product_blocks(plan.tiling, plan.shape, target), target.multiprocessor_shared_memory / shared,
                          ceil_div(plan.blocks(), target.multiprocessors)});
   return blocks > 1 ? static_cast<int>(blocks) : 0;
+}
+
+/// Bytes of what a lane reads of arrays for one term of a row: of each once, and once more for each operator that moves
+/// its elements, as the halves of a row that is rotated. What has fewer elements than a row has terms, no term waits
+/// for.
+int64_t bytes_of_row_element(const hlo::Computation& computation, InstructionId rows, int64_t terms) {
+  std::set<InstructionId> seen;
+  std::vector<InstructionId> stack{rows};
+  int64_t bytes = 0;
+  while (!stack.empty()) {
+    const InstructionId id = stack.back();
+    stack.pop_back();
+    const hlo::Instruction& it = computation[id];
+    const bool reads = it.opcode == hlo::Opcode::Parameter && it.shape.element_count() >= terms;
+    if (reads) bytes += hlo::byte_width(it.shape.type);
+    for (const InstructionId operand : it.operands) {
+      const hlo::Opcode opcode = computation[operand].opcode;
+      const bool moved = !hlo::is_elementwise(it.opcode) && it.opcode != hlo::Opcode::Broadcast &&
+                         it.opcode != hlo::Opcode::Reshape && opcode == hlo::Opcode::Parameter;
+      if (moved || seen.insert(operand).second) stack.push_back(operand);
+    }
+  }
+  return bytes;
 }
 
 }  // namespace
@@ -57,6 +82,15 @@ Result<Plan> plan_product(const Fusion& fusion) {
   made->tiling = choose_product_tiling(computation, made->shape, fusion.target);
   const ProductShape& shape = made->shape;
   const ProductTiling& tiling = made->tiling;
+  // All that rows of one step are computed of is read at once; a kernel before writes them where that takes more
+  // registers than a thread has.
+  const InstructionId rows = computation[id].operands[static_cast<size_t>(1 - shape.weights)];
+  const int64_t row_bytes = bytes_of_row_element(computation, rows, shape.term_count());
+  const int64_t of_lane = tiling.matrix ? ceil_div(shape.row_count(), 8) : shape.row_count();
+  const int64_t registers = product_registers(tiling, shape) + ceil_div(tiling.terms * of_lane * row_bytes, 4);
+  const int64_t most = fusion.target.registers / tiling.threads();
+  if (computation[rows].opcode != hlo::Opcode::Parameter && registers > most)
+    return unsupported("what rows are computed of takes {} registers, and a thread has {}", registers, most);
 
   Plan plan;
   Decision& decision = plan.decision;

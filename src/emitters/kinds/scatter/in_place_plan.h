@@ -1,0 +1,32 @@
+// Scatters whose updates meet the operand in place: how, and where they go.
+#pragma once
+
+#include "emitters/dialect/dialect.h"
+#include "emitters/kinds/in_place.h"
+#include "emitters/kinds/plan.h"
+
+namespace strata::emitters {
+
+/// How an update meets what is there.
+enum class Write { Replace, Plain, Atomic };
+
+struct ScatterPlan {
+  hlo::InstructionId scatter = 0, indices = 0, updates = 0;
+  Write write = Write::Atomic;
+  Combiner combiner = Combiner::Custom;
+  int64_t vector = 1;            ///< updates that lie together, as do their places; all are written or none
+  indexing::IndexingMap visits;  ///< (block, thread)[unroll, vector] → index of the updates
+  std::vector<indexing::IndexingMap> starts;  ///< index of the updates → of the indices, for each scattered dimension
+  indexing::IndexingMap tests;     ///< (index of the updates…, starts…) → nothing, where the whole window fits
+  indexing::IndexingMap position;  ///< the same, where it does → position in the output's memory
+};
+
+/// Of a fusion whose root is a scatter into one array, but for `visits`, which is the emitter's choice.
+Result<ScatterPlan> plan_in_place(const Fusion& fusion);
+
+/// What the result holds before, the updates and the places that they change move; atomic updates take longer where
+/// they have no instructions or vectors, and where many go to few places.
+double microseconds_in_place(const ScatterPlan& plan, const hlo::Computation& computation,
+                             const Preparation& preparation, const Target& target);
+
+}  // namespace strata::emitters

@@ -1,0 +1,14 @@
+// Operators that give what they are given.
+#pragma once
+
+#include "hlo/hlo.h"
+
+namespace strata::hlo {
+
+/// The module with the operand in the place of each broadcast, reshape, transpose and conversion of the entry that
+/// changes neither type, shape and layout nor the place of an element. JAX prints x[:, None] * y so: a broadcast to the
+/// shape that x has already. Such an instruction is a value of its own for what fuses kernels, which may store it. The
+/// root stays.
+Module drop_identities(const Module& module);
+
+}  // namespace strata::hlo
