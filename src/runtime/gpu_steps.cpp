@@ -271,6 +271,10 @@ Result<void> StepRunner::launch(const GpuLaunch& launch, const LoadedStep& step)
   std::array<CudaLaunchAttribute, 3> attributes{};
   CudaLaunchConfig config;
   for (size_t d = 0; d < 3; ++d) config.grid[d] = static_cast<unsigned>(launch.grid[d]);
+  if (launch.fewer_blocks) {
+    STRATA_TRY(const int most, device_.attribute(CudaDriver::kMultiprocessors, "multiprocessors"));
+    config.grid[0] = std::min(config.grid[0], static_cast<unsigned>(most));
+  }
   config.block[0] = static_cast<unsigned>(launch.threads);
   config.shared_bytes = static_cast<unsigned>(launch.shared_bytes);
   config.stream = stream_;

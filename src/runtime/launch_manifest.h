@@ -96,6 +96,7 @@ struct GpuLaunch {
   /// its kernel waits by itself.
   bool overlaps_previous = false;
   bool resident = false;               ///< blocks wait for each other: refused where not all run at the same time
+  bool fewer_blocks = false;           ///< the grid is one for each multiprocessor at most: fewer do the same
   std::vector<std::string> arguments;  ///< names of buffers
   std::vector<GpuTensorMap> tensor_maps;
   std::string module{};  ///< the file beside the manifest that has the kernel; empty: the program's only cubin

@@ -282,6 +282,7 @@ OrderedJson launch_json(const GpuLaunch& launch) {
                       {"threads", launch.threads},   {"shared_bytes", launch.shared_bytes},
                       {"cluster", launch.cluster},   {"overlaps_previous", launch.overlaps_previous},
                       {"resident", launch.resident}, {"arguments", launch.arguments}};
+  if (launch.fewer_blocks) json["fewer_blocks"] = true;
   for (const GpuTensorMap& map : launch.tensor_maps) {
     json["tensor_maps"].push_back({{"argument", map.argument},
                                    {"element_bytes", map.element_bytes},
@@ -481,6 +482,7 @@ class Reader {
       launch.cluster = one.at("cluster").get<int64_t>();
       launch.overlaps_previous = one.at("overlaps_previous").get<bool>();
       launch.resident = one.value("resident", false);
+      launch.fewer_blocks = one.value("fewer_blocks", false);
       launch.module = one.value("module", std::string());
     }
     launch.arguments = one.at("arguments").get<std::vector<std::string>>();
