@@ -33,6 +33,12 @@ Result<std::string> module_of(const emitters::EmittedFusion& fusion, const std::
   return fusion.text(emitters::Form::Ptx);
 }
 
+Result<std::string> module_of(const emitters::LoopKernel& loop, const std::string& architecture) {
+  Result<std::string> cubin = emitters::cubin_of(loop, architecture);
+  if (cubin || cubin.error().code != ErrorCode::Environment) return cubin;
+  return loop.ptx();
+}
+
 }  // namespace
 
 Result<std::unique_ptr<HloFunction>> HloFunction::compile(std::string_view text, const GpuDevice* device,
@@ -101,9 +107,9 @@ Result<void> HloFunction::load_on_gpu(const GpuDevice& device, const hlo::Module
              emitters::emit_program(*text.module, emit, libraries, lax,
                                     options.gives_parameters ? text.aliases : hlo::InputOutputAliases()));
   notes_ = program.notes;
-  const auto loader = [&](const emitters::EmittedFusion& fusion) { return module_of(fusion, architecture); };
+  const auto loader = [&](const auto& kernels) { return module_of(kernels, architecture); };
   STRATA_TRY(const auto runner,
-             emitters::GpuRunner::load(device, std::move(program), emit, loader, emitters::ResultMemory::Own));
+             emitters::GpuRunner::load(device, std::move(program), emit, loader, emitters::ResultMemory::Own, loader));
   notes_.insert(notes_.end(), runner->notes().begin(), runner->notes().end());
   STRATA_CHECK(runner->choose_algorithms(options.cache));
   explanation_ = emitters::explain(runner->program());

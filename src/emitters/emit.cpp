@@ -76,6 +76,12 @@ Result<Lowered> lowered(EmittedFusion::Body& body, Processor processor,
 
 }  // namespace
 
+Result<std::unique_ptr<llvm::Module>> EmittedFusion::block_module(llvm::LLVMContext& context, bool on_gpu) const {
+  mlir::OwningOpRef<mlir::ModuleOp> copy = body_->module->clone();
+  STRATA_CHECK(lower_to_llvm(*copy, {.processor = on_gpu ? Processor::Gpu : Processor::Cpu}));
+  return translate(*copy, context);
+}
+
 std::vector<std::string> EmittedFusion::kernel_names() const {
   std::vector<std::string> names;
   for (const Launch& launch : decision_.launches) {

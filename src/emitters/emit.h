@@ -17,6 +17,11 @@ namespace mlir {
 class ModuleOp;
 }
 
+namespace llvm {
+class LLVMContext;
+class Module;
+}  // namespace llvm
+
 namespace strata::emitters {
 
 /// The kinds of text that kernels can be printed as.
@@ -49,6 +54,10 @@ class EmittedFusion {
   Result<std::string> block_ptx() const;
   /// The same for this machine's processor: assembly text of one thread of its block function (backend/cpu_code.h).
   Result<std::string> block_assembly() const;
+
+  /// The block functions of all kernels (docs/emitters-backend.md), for the device or this machine's processor. Not by
+  /// two threads at once, nor beside text().
+  Result<std::unique_ptr<llvm::Module>> block_module(llvm::LLVMContext& context, bool on_gpu) const;
 
   /// What the blocks of each kernel read and write (block_regions.h); arguments are inputs, outputs, temporaries.
   Result<std::vector<std::vector<AccessRegion>>> regions() const;

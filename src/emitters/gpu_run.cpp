@@ -45,10 +45,10 @@ Result<std::string> architecture_of(const GpuDevice& device) {
 
 Result<std::unique_ptr<GpuRunner>> GpuRunner::load(const GpuDevice& device, EmittedProgram program,
                                                    const EmitOptions& options, const KernelLoader& loader,
-                                                   ResultMemory results) {
+                                                   ResultMemory results, const LoopLoader& loops) {
   std::unique_ptr<GpuRunner> made(new GpuRunner(device, std::move(program)));
   STRATA_CHECK(made->settle(made->program_, options));
-  STRATA_TRY(EmittedImage image, image_of(made->program_, options, loader, &device, results));
+  STRATA_TRY(EmittedImage image, image_of(made->program_, options, loader, &device, results, loops));
   made->names_ = std::move(image.buffers);
   image.image.prepared = std::move(made->prepared_);
   STRATA_TRY(made->gpu_, GpuProgram::load(device, std::move(image.image)));

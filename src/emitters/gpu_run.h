@@ -25,7 +25,8 @@ class GpuRunner {
   /// Environment where what is needed is missing or there is too little memory; those of the emitters.
   static Result<std::unique_ptr<GpuRunner>> load(const GpuDevice& device, EmittedProgram program,
                                                  const EmitOptions& options, const KernelLoader& loader = {},
-                                                 ResultMemory results = ResultMemory::Shared);
+                                                 ResultMemory results = ResultMemory::Shared,
+                                                 const LoopLoader& loops = {});
 
   const EmittedProgram& program() const { return program_; }
   /// What it runs, and on which memory.

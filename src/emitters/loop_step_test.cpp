@@ -142,9 +142,53 @@ ENTRY e {
     if (!step.loop) continue;
     ++inner;
     EXPECT_FALSE(step.loop->counted);
+    EXPECT_TRUE(step.loop->once);
     EXPECT_EQ(step.loop->condition->steps.size(), 0U) << "the flag is read as it is";
   }
   EXPECT_EQ(inner, 1);
+}
+
+/// A loop that ends after one iteration; `result` is what is read of it.
+std::string loop_of_one(const std::string& value, const std::string& result) {
+  return fmt::format(R"(HloModule once
+condition {{
+  s = (f32[3], pred[], (f32[3], f32[2])) parameter(0)
+  ROOT r = pred[] get-tuple-element(s), index=1
+}}
+body {{
+  s = (f32[3], pred[], (f32[3], f32[2])) parameter(0)
+  x = f32[3] get-tuple-element(s), index=0
+  y = f32[3] tanh(x)
+  more = (f32[3], f32[2]) get-tuple-element(s), index=2
+  no = pred[] constant(false)
+  ROOT r = (f32[3], pred[], (f32[3], f32[2])) tuple(y, no, more)
+}}
+ENTRY e {{
+  x = f32[3] parameter(0)
+  y = f32[2] parameter(1)
+  whether = pred[] constant({})
+  pair = (f32[3], f32[2]) tuple(x, y)
+  s = (f32[3], pred[], (f32[3], f32[2])) tuple(x, whether, pair)
+  w = (f32[3], pred[], (f32[3], f32[2])) while(s), condition=condition, body=body
+  {}
+}}
+)",
+                     value, result);
+}
+
+TEST(LoopStep, WhatEndsAfterOneIterationIsAskedOnce) {
+  for (const char* whether : {"true", "false"}) {
+    const auto loop = checked_loop(loop_of_one(whether, "ROOT r = f32[3] get-tuple-element(w), index=0"));
+    ASSERT_TRUE(loop);
+    EXPECT_TRUE(loop->once);
+    EXPECT_EQ(loop->body->steps.size(), 1U);  // nothing writes that it ends
+    // Where what was asked is read, it is written.
+    const auto read = checked_loop(loop_of_one(whether, R"(value = f32[3] get-tuple-element(w), index=0
+  answer = pred[] get-tuple-element(w), index=1
+  ROOT r = (f32[3], pred[]) tuple(value, answer))"));
+    ASSERT_TRUE(read);
+    EXPECT_FALSE(read->once);
+  }
 }
 
 TEST(LoopStep, VeryManyIterationsAreNotCounted) {

@@ -306,24 +306,49 @@ class ProgramBuilder {
     return loop;
   }
 
-  /// The body, which leaves counters as they are: their values are known.
-  static hlo::Module body_of(const hlo::Module& module, const hlo::Instruction& loop,
-                             std::optional<hlo::CountedLoop>& counted) {
+  /// The leaf of the state that a condition returns, if it computes nothing.
+  static std::optional<int64_t> leaf_asked_for(const hlo::Computation& condition) {
+    const auto [source, leaf] = hlo::source_of(condition, condition.root, 0);
+    return condition[source].opcode == Opcode::Parameter ? std::optional<int64_t>(leaf) : std::nullopt;
+  }
+
+  /// Whether a body says that the loop does not go on.
+  static bool ends_after(const hlo::Computation& body, int64_t asked_for) {
+    const auto [source, leaf] = hlo::source_of(body, body.root, asked_for);
+    const hlo::Instruction& it = body[source];
+    return it.opcode == Opcode::Constant && it.shape.is_array() &&
+           it.as<hlo::ConstantAttributes>().value.get_integer(leaf) == 0;
+  }
+
+  /// The body, which leaves what is known as it is: counters, and of a loop that runs once at most what it is asked.
+  static hlo::Module body_of(const ProgramPart& part, const hlo::Instruction& loop, LoopStep& step) {
+    const hlo::Module& module = part.module;
     hlo::Computation body = module[loop.called[1]];
-    if (!counted) return hlo::extract_module(module, body);
-    const bool flat = loop.shape.is_tuple() && hlo::leaf_count(loop.shape) == std::ssize(loop.shape.elements) &&
-                      body.root_instruction().opcode == Opcode::Tuple;
-    std::erase_if(counted->counters, [&](const hlo::CountedLoop::Counter& counter) {
-      for (InstructionId id = 0; flat && id < body.root; ++id) {
-        const auto [source, leaf] = hlo::source_of(body, id, 0);
-        if (body[id].opcode != Opcode::GetTupleElement || body[source].opcode != Opcode::Parameter ||
-            leaf != counter.leaf)
-          continue;
-        body.instructions[static_cast<size_t>(body.root)].operands[static_cast<size_t>(leaf)] = id;
-        return false;
-      }
+    const auto leave = [&](int64_t left) {
+      if (!loop.shape.is_tuple() || body.root_instruction().opcode != Opcode::Tuple) return false;
+      const size_t element = hlo::element_with_leaf(loop.shape, left);
+      if (!loop.shape.elements[element].is_array()) return false;
+      hlo::Instruction root = body.root_instruction();
+      root.operands[element] = static_cast<InstructionId>(body.instructions.size());
+      body.instructions.push_back({"left." + std::to_string(left),
+                                   Opcode::GetTupleElement,
+                                   loop.shape.elements[element],
+                                   {body.parameters[0]},
+                                   {},
+                                   hlo::TupleIndexAttributes{static_cast<int64_t>(element)},
+                                   {}});
+      body.root = static_cast<InstructionId>(body.instructions.size());
+      body.instructions.push_back(std::move(root));
       return true;
-    });
+    };
+    if (step.counted) {
+      std::erase_if(step.counted->counters,
+                    [&](const hlo::CountedLoop::Counter& counter) { return !leave(counter.leaf); });
+    } else if (const auto asked_for = leaf_asked_for(module[loop.called[0]])) {
+      const bool is_read = std::any_of(part.outputs.begin(), part.outputs.end(),
+                                       [&](const ArrayValue& value) { return value.element == *asked_for; });
+      step.once = !is_read && ends_after(body, *asked_for) && leave(*asked_for);
+    }
     return hlo::extract_module(module, body);
   }
 
@@ -340,7 +365,7 @@ class ProgramBuilder {
     made.state = loop.shape;
     made.counted = hlo::counted_loop(part.module, from, *id);
     if (made.counted && made.counted->count > kMostCounted) made.counted.reset();
-    const hlo::Module body = body_of(part.module, loop, made.counted);
+    const hlo::Module body = body_of(part, loop, made);
     const std::string prefix = next_name(from.name) + "_";
     auto emitted = emit(body, options_, libraries_, {}, Parameters::MayBeOverwritten, prefix);
     if (!emitted) return false;

@@ -85,7 +85,7 @@ Result<void> HostRun::run_loop(const LoopStep& loop) {
   for (int64_t k = 0;; ++k) {
     size_t next = 0;
     const std::vector<Literal> state{assemble(loop.state, arrays, next)};
-    if (loop.counted && k == loop.counted->count) break;
+    if (k == (loop.counted ? loop.counted->count : loop.once ? 1 : -1)) break;
     if (!loop.counted) {
       STRATA_TRY(const Literal goes_on, run_on_cpu(*loop.condition, state));
       if (goes_on.get_integer(0) == 0) break;

@@ -10,8 +10,10 @@ namespace strata::emitters {
 namespace {
 
 std::string explain(const LoopStep& loop) {
-  std::string text = loop.counted ? fmt::format("  {:<16} {} iterations\n", "loop", loop.counted->count)
-                                  : fmt::format("  {:<16} until its condition is false\n", "loop");
+  std::string text = fmt::format("  {:<16} {}\n", "loop",
+                                 loop.counted ? fmt::format("{} iterations", loop.counted->count)
+                                 : loop.once  ? "one iteration or none"
+                                              : "until its condition is false");
   std::string body = strata::emitters::explain(*loop.body);
   for (size_t at = 0; at < body.size();) {
     const size_t end = body.find('\n', at);

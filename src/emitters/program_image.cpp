@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cctype>
 #include <map>
 #include <set>
 #include <thread>
@@ -41,8 +42,12 @@ enum class Place : uint8_t { Entry, Body, Condition };
 
 class ImageBuilder {
  public:
-  ImageBuilder(const EmitOptions& options, const GpuDevice* device, ResultMemory results)
-      : device_(device), overlaps_(options.target.overlapping_kernels), results_(results) {}
+  ImageBuilder(const EmitOptions& options, const GpuDevice* device, ResultMemory results, bool loops_are_kernels)
+      : options_(options),
+        device_(device),
+        overlaps_(options.target.overlapping_kernels),
+        results_(results),
+        loops_are_kernels_(loops_are_kernels) {}
 
   Result<EmittedImage> build(const EmittedProgram& program) {
     EmittedImage made;
@@ -50,6 +55,7 @@ class ImageBuilder {
     manifest().runs_overlap = false;
     made.buffers = add_buffers(program, Place::Entry, "");
     STRATA_TRY(manifest().steps, steps_of(program, made.buffers));
+    if (!loops_.empty()) forget_carried();
     STRATA_CHECK(add_results(program, made.buffers));
     place_buffers(manifest(), /*outputs=*/results_ == ResultMemory::Shared);
     image_.constants.assign(static_cast<size_t>(layout_of(manifest()).constant_bytes), '\0');
@@ -59,6 +65,7 @@ class ImageBuilder {
       std::copy(bytes.begin(), bytes.end(), image_.constants.begin() + *buffer.offset);
     }
     made.image = std::move(image_);
+    made.loops = std::move(loops_);
     return made;
   }
 
@@ -231,6 +238,7 @@ class ImageBuilder {
         const std::string part = part_;
         STRATA_TRY(GpuLoop loop, loop_of(*step.loop, part, names));
         std::string what = description(*step.loop);
+        if (add_loop_kernel(loop, *step.loop, part, what, steps)) continue;
         steps.emplace_back(std::move(loop), part, std::move(what));
       } else if (step.library) {
         GpuLaunch launch;
@@ -282,6 +290,56 @@ class ImageBuilder {
       }
       add_step(std::move(launch));
     }
+  }
+
+  /// Whether the loop is one kernel.
+  bool add_loop_kernel(const GpuLoop& loop, const LoopStep& step, const std::string& part, const std::string& what,
+                       std::vector<GpuStep>& steps) {
+    if (!loops_are_kernels_) return false;
+    std::vector<EmittedFusion> fusions;
+    for (const ProgramStep& of : step.body->steps) {
+      if (of.fusion) fusions.push_back(*of.fusion);
+    }
+    std::string name = part + "_loop";
+    std::replace_if(
+        name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) == 0; }, '_');
+    name = unique(part_names_, name);
+    std::optional<LoopKernel> kernel = loop_kernel(manifest(), loop, name, fusions, options_);
+    if (!kernel) return false;
+    GpuLaunch launch;
+    launch.kernel = launch.module = name;
+    launch.grid[0] = kernel->blocks();
+    launch.threads = kernel->threads();
+    launch.shared_bytes = kernel->shared_bytes();
+    launch.resident = launch.fewer_blocks = kernel->blocks() > 1;
+    launch.overlaps_previous = overlaps_ && !launch.resident;
+    launch.arguments = kernel->arguments();
+    launch.arguments.push_back(add(part + ".counters", BufferRole::Counters, bytes_type(8)));
+    steps.emplace_back(std::move(launch), part, what + ", in one kernel");
+    loops_.push_back(*std::move(kernel));
+    return true;
+  }
+
+  /// Arrays of the state that no loop of the manifest hands on any more, and what lies in them.
+  void forget_carried() {
+    std::set<std::string> named;
+    for_each_step(manifest().steps, [&](const GpuStep& step) {
+      const GpuLoop* loop = step.loop();
+      if (loop == nullptr) return;
+      named.insert(loop->answer);
+      for (const GpuLoop::Value& value : loop->values) {
+        named.insert(value.current.begin(), value.current.end());
+        named.insert(value.next);
+      }
+    });
+    std::set<std::string> forgotten;
+    for (const GpuBuffer& one : manifest().buffers) {
+      const GpuBuffer& in = root(one.name);
+      if (in.role == BufferRole::Carried && named.count(in.name) == 0) forgotten.insert(one.name);
+    }
+    std::erase_if(manifest().buffers, [&](const GpuBuffer& one) { return forgotten.count(one.name) > 0; });
+    numbers_.clear();
+    for (size_t i = 0; i < manifest().buffers.size(); ++i) numbers_[manifest().buffers[i].name] = i;
   }
 
   void add_lax(const ProgramStep& step, const std::vector<std::string>& names, std::vector<GpuStep>& steps) {
@@ -348,6 +406,7 @@ class ImageBuilder {
   static std::string description(const LoopStep& loop) {
     const size_t steps = loop.body->steps.size();
     const std::string each = fmt::format("{} step{} each", steps, steps == 1 ? "" : "s");
+    if (loop.once) return fmt::format("loop of one iteration or none, {}", each);
     if (!loop.counted) return fmt::format("loop until its condition is false, {}", each);
     return fmt::format("loop of {} iterations, {}", loop.counted->count, each);
   }
@@ -380,7 +439,7 @@ class ImageBuilder {
         const ArrayType type = buffer(value.initial).type;
         if (value.result.empty())
           value.result = add(fmt::format("{}.state.{}", part, leaf), BufferRole::Intermediate, type);
-        value.spare = add(fmt::format("{}.next.{}", part, leaf), BufferRole::Intermediate, type);
+        if (!step.once) value.spare = add(fmt::format("{}.next.{}", part, leaf), BufferRole::Intermediate, type);
       }
     }
     add_current(*step.body, body, loop);
@@ -396,6 +455,7 @@ class ImageBuilder {
     add_current(*step.condition, condition, loop);
     STRATA_TRY(loop.condition, steps_of(*step.condition, condition));
     loop.answer = condition[static_cast<size_t>(step.condition->results.front())];
+    loop.once = step.once;
     return loop;
   }
 
@@ -411,9 +471,12 @@ class ImageBuilder {
     value.counted = add_constant(fmt::format("{}.counter.{}", part, leaf), bytes_type(size), std::move(bytes));
   }
 
+  const EmitOptions& options_;
   const GpuDevice* device_;
   const bool overlaps_;
   const ResultMemory results_;
+  const bool loops_are_kernels_;
+  std::vector<LoopKernel> loops_;
   ProgramImage image_;
   std::map<std::string, std::string> constants_;  ///< bytes by name
   std::map<std::string, size_t> numbers_;         ///< of buffers in the manifest
@@ -425,6 +488,12 @@ class ImageBuilder {
 
 Result<std::string> cubin_of(const EmittedFusion& fusion, const std::string& arch) {
   STRATA_TRY(const std::string ptx, fusion.text(Form::Ptx));
+  STRATA_TRY(const std::vector<char> cubin, link_ptx(ptx, arch));
+  return std::string(cubin.begin(), cubin.end());
+}
+
+Result<std::string> cubin_of(const LoopKernel& loop, const std::string& arch) {
+  STRATA_TRY(const std::string ptx, loop.ptx());
   STRATA_TRY(const std::vector<char> cubin, link_ptx(ptx, arch));
   return std::string(cubin.begin(), cubin.end());
 }
@@ -457,28 +526,37 @@ Result<void> add_accesses(LaunchManifest& manifest, const std::vector<const Emit
 }  // namespace
 
 Result<EmittedImage> image_of(const EmittedProgram& program, const EmitOptions& options, const KernelLoader& loader,
-                              const GpuDevice* device, ResultMemory results) {
-  STRATA_TRY(EmittedImage made, ImageBuilder(options, device, results).build(program));
+                              const GpuDevice* device, ResultMemory results, const LoopLoader& loops) {
+  STRATA_TRY(EmittedImage made, ImageBuilder(options, device, results, !loader || loops).build(program));
   made.image.manifest.target = options.target.name;
   const KernelLoader load =
       loader ? loader : [&](const EmittedFusion& of) { return cubin_of(of, std::string(options.target.name)); };
+  const LoopLoader load_loop =
+      loops ? loops : [&](const LoopKernel& of) { return cubin_of(of, std::string(options.target.name)); };
+  std::set<std::string> in_loops;  // kernels that are parts of loops' kernels
+  for (const LoopKernel& loop : made.loops) {
+    for (const EmittedFusion& fusion : loop.fusions()) in_loops.insert(fusion.module_name());
+  }
   std::vector<const EmittedFusion*> fusions;
   list_fusions(program, fusions);
+  std::erase_if(fusions, [&](const EmittedFusion* one) { return in_loops.count(one->module_name()) > 0; });
   // Cubins take most of the time: all cores make them.
-  std::vector<Result<std::string>> modules(fusions.size());
+  std::vector<Result<std::string>> modules(made.loops.size() + fusions.size());
   std::atomic<size_t> next = 0;
   {
     std::vector<std::jthread> workers;
-    const size_t count = std::min<size_t>({std::max(1U, std::thread::hardware_concurrency()), fusions.size(), 16});
+    const size_t count = std::min<size_t>({std::max(1U, std::thread::hardware_concurrency()), modules.size(), 16});
     for (size_t t = 0; t < count; ++t) {
       workers.emplace_back([&] {
-        for (size_t i = next++; i < fusions.size(); i = next++) modules[i] = load(*fusions[i]);
+        for (size_t i = next++; i < modules.size(); i = next++)
+          modules[i] = i < fusions.size() ? load(*fusions[i]) : load_loop(made.loops[i - fusions.size()]);
       });
     }
   }
-  for (size_t i = 0; i < fusions.size(); ++i) {
+  for (size_t i = 0; i < modules.size(); ++i) {
     if (!modules[i]) return tl::unexpected(modules[i].error());
-    made.image.modules[fusions[i]->module_name()] = *std::move(modules[i]);
+    const std::string& name = i < fusions.size() ? fusions[i]->module_name() : made.loops[i - fusions.size()].name();
+    made.image.modules[name] = *std::move(modules[i]);
   }
   STRATA_CHECK(add_accesses(made.image.manifest, fusions));
   return made;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "emitters/loop_kernel.h"
 #include "emitters/program.h"
 #include "runtime/gpu_program.h"
 
@@ -12,23 +13,28 @@ namespace strata::emitters {
 
 /// What the driver loads for a fusion: a cubin, or PTX. Called by several threads at once.
 using KernelLoader = std::function<Result<std::string>(const EmittedFusion&)>;
+/// The same for a loop that is one kernel.
+using LoopLoader = std::function<Result<std::string>(const LoopKernel&)>;
 
-/// Links the fusion's PTX by nvJitLink.
+/// Links PTX by nvJitLink.
 Result<std::string> cubin_of(const EmittedFusion& fusion, const std::string& arch);
+Result<std::string> cubin_of(const LoopKernel& loop, const std::string& arch);
 
 struct EmittedImage {
   ProgramImage image;
+  std::vector<LoopKernel> loops;     ///< that are one kernel
   std::vector<std::string> buffers;  ///< by buffer of the program: its name in the manifest; empty where nothing has it
 };
 
-/// `loader` makes the modules (by default cubin_of), on all cores. Steps that the interpreter runs use `device`, which
+/// `loader` and `loops` make the modules (by default cubin_of), on all cores. Where there is a loader, but none of
+/// loops, no loop is one kernel. Steps that the interpreter runs use `device`, which
 /// must outlive the image; where it is null, they are listed and cannot run. Results share memory with what is between
 /// steps, or have memory of their own (`results`). Errors: the loader's; Unsupported where the module demands of a
 /// result that it lies in a parameter which is another result too.
 enum class ResultMemory : uint8_t { Shared, Own };
 Result<EmittedImage> image_of(const EmittedProgram& program, const EmitOptions& options,
                               const KernelLoader& loader = {}, const GpuDevice* device = nullptr,
-                              ResultMemory results = ResultMemory::Shared);
+                              ResultMemory results = ResultMemory::Shared, const LoopLoader& loops = {});
 
 /// Of each buffer, the one over whose array the step that makes it may write, because that step copies it and it is all
 /// that is read of it from there on; -1: none.

@@ -67,7 +67,9 @@ class Reporter {
   void describe(const LoopStep& loop, Json& json) {
     json["kind"] = "loop";
     json["what"] = "loop";
-    json["reason"] = loop.counted ? fmt::format("{} iterations", loop.counted->count) : "until its condition is false";
+    json["reason"] = loop.counted ? fmt::format("{} iterations", loop.counted->count)
+                     : loop.once  ? "one iteration or none"
+                                  : "until its condition is false";
     json["iterations"] = loop.counted ? Json(loop.counted->count) : Json();
     json["steps"] = steps(*loop.body);
   }

@@ -105,10 +105,12 @@ Result<LoopState> StepRunner::begin_asking(const LoadedLoop& loop) {
   LoopState state;
   for (size_t i = 0; i < loop.values.size(); ++i) {
     const LoadedLoop::Value& value = loop.values[i];
-    state.first.push_back(pointers_[value.changes ? value.result : value.initial]);
+    const CudaPointer initial = pointers_[value.initial];
+    const CudaPointer last = value.changes ? pointers_[value.result] : initial;
     const bool stays = !value.changes || value.over == static_cast<int64_t>(i);
-    state.second.push_back(stays ? state.first.back() : pointers_[value.spare]);
-    STRATA_CHECK(copy(state.first.back(), pointers_[value.initial], value.bytes));
+    state.first.push_back(loop.once ? initial : last);
+    state.second.push_back(loop.once || stays ? last : pointers_[value.spare]);
+    STRATA_CHECK(copy(last, initial, value.bytes));
   }
   bind_iteration(loop, state.first, state.second);
   return state;
@@ -145,24 +147,27 @@ Result<void> StepRunner::settle(const LoadedLoop& loop, const LoopState& state) 
   return {};
 }
 
+LoopGraphs::Steps StepRunner::recorded(std::function<Result<void>()> steps) {
+  return [this, steps = std::move(steps)](CudaStream stream) -> Result<void> {
+    const CudaStream outer = std::exchange(stream_, stream);
+    behind_kernel_ = false;
+    const Result<void> worked = steps();
+    stream_ = outer;
+    behind_kernel_ = false;
+    return worked;
+  };
+}
+
 Result<void> StepRunner::add_asking(const LoadedLoop& loop, const LoopState& state) {
   const bool overlap = std::exchange(overlap_, overlap_ && loops_->overlaps());
-  const auto on = [this](const auto& steps) {
-    return [this, steps](CudaStream stream) -> Result<void> {
-      const CudaStream outer = std::exchange(stream_, stream);
-      behind_kernel_ = false;
-      const Result<void> worked = steps();
-      stream_ = outer;
-      behind_kernel_ = false;
-      return worked;
-    };
-  };
+  const auto on = [this](const auto& steps) { return recorded(steps); };
   LoopGraphs::Loop parts;
+  parts.once = loop.once;
   parts.condition = on([&] { return run(loop.condition); });
   parts.answer = [&] { return pointers_[loop.answer]; };
   parts.body = on([&]() -> Result<void> {
     STRATA_CHECK(run_body(loop, state.first, state.second));
-    return loop.alternates ? Result<void>() : settle(loop, state);
+    return loop.alternates || loop.once ? Result<void>() : settle(loop, state);
   });
   if (loop.alternates) {
     parts.back = on([&] { return run_body(loop, state.second, state.first); });
@@ -192,6 +197,7 @@ Result<void> StepRunner::run_asking(const LoadedLoop& loop) {
   for (bool odd = false;; odd = !odd) {
     STRATA_TRY(const bool more, goes_on(loop));
     if (!more) return odd ? settle(loop, state) : Result<void>();
+    if (loop.once) return run_body(loop, state.first, state.second);
     STRATA_CHECK(odd ? run_body(loop, state.second, state.first) : run_body(loop, state.first, state.second));
   }
 }

@@ -107,6 +107,30 @@ TEST_F(GpuProgramTest, CountersBeginAtZeroAndBlocksThatWaitRunTogether) {
   EXPECT_THAT(shapes.str(), HasSubstr("first grid 4x2x1 threads 128 shared 65536 cluster 2 resident\n"));
 }
 
+TEST_F(GpuProgramTest, AGridIsCutToTheMultiprocessorsWhereFewerBlocksDo) {
+  const auto device = GpuDevice::open();
+  ASSERT_TRUE(device) << message(device);
+  const auto most = (*device)->attribute(CudaDriver::kMultiprocessors, "multiprocessors");
+  ASSERT_TRUE(most) << message(most);
+  LaunchManifest waiting = manifest();
+  waiting.steps[0].launch()->cluster = 1;
+  waiting.steps[0].launch()->grid = {*most + 5, 1, 1};
+  waiting.steps[0].launch()->resident = waiting.steps[0].launch()->fewer_blocks = true;
+  const auto text = print(waiting);
+  ASSERT_TRUE(text) << message(text);
+  const auto parsed = parse_launch_manifest(*text);
+  ASSERT_TRUE(parsed) << message(parsed);
+  const std::string log = (folder_.path() / "log").string();
+  const auto program = GpuProgram::load(**device, "log " + log + "\n", *parsed);
+  ASSERT_TRUE(program) << message(program);
+  const auto buffers = (*program)->allocate();
+  ASSERT_TRUE(buffers) << message(buffers);
+  ASSERT_TRUE((*program)->launch(*buffers));
+  std::stringstream shapes;
+  shapes << std::ifstream(log).rdbuf();
+  EXPECT_THAT(shapes.str(), HasSubstr(fmt::format("first grid {}x1x1 ", *most)));
+}
+
 TEST_F(GpuProgramTest, LaunchesInOrderWithTheirAttributes) {
   const auto device = GpuDevice::open();
   ASSERT_TRUE(device) << message(device);

@@ -185,12 +185,13 @@ Result<void> StepLoader::load_loop(GpuLoop& loop, LoadedLoop& made) {
     STRATA_TRY(made.answer, number(loop.answer));
     if (bytes_of(made.answer) != 1) return invalid("the answer '{}' of a loop's condition is no pred", loop.answer);
     for (const LoadedLoop::Value& value : made.values) {
-      const bool has_room = value.result != LoadedLoop::kNone && value.spare != LoadedLoop::kNone;
+      const bool has_room = value.result != LoadedLoop::kNone && (loop.once || value.spare != LoadedLoop::kNone);
       if (value.changes && !has_room)
         return invalid("a loop has no room for values of '{}'", manifest_.buffers[value.initial].name);
     }
     STRATA_TRY(made.condition, load(loop.condition));
-    made.alternates = asking_depth(loop.body) == 0;
+    made.once = loop.once;
+    made.alternates = !loop.once && asking_depth(loop.body) == 0;
   }
   STRATA_TRY(made.body, load(loop.body));
   for (const std::vector<LoadedStep>* part : {&made.body, &made.condition}) {
@@ -270,6 +271,10 @@ Result<void> StepRunner::launch(const GpuLaunch& launch, const LoadedStep& step)
   std::array<CudaLaunchAttribute, 3> attributes{};
   CudaLaunchConfig config;
   for (size_t d = 0; d < 3; ++d) config.grid[d] = static_cast<unsigned>(launch.grid[d]);
+  if (launch.fewer_blocks) {
+    STRATA_TRY(const int most, device_.attribute(CudaDriver::kMultiprocessors, "multiprocessors"));
+    config.grid[0] = std::min(config.grid[0], static_cast<unsigned>(most));
+  }
   config.block[0] = static_cast<unsigned>(launch.threads);
   config.shared_bytes = static_cast<unsigned>(launch.shared_bytes);
   config.stream = stream_;

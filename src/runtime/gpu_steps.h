@@ -1,6 +1,7 @@
 // The steps of a manifest, loaded and run: what GpuProgram is made of.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -65,6 +66,7 @@ struct LoadedLoop {
   LoopBuffers places;  ///< where the number of iterations is known
   std::vector<LoadedStep> body, condition;
   bool host_takes_part = false;  ///< a step is the host's
+  bool once = false;             ///< GpuLoop::once
   /// Whether a graph has the body twice, to and fro between two places of the state: where no loop in it asks, too, or
   /// graphs of nested loops would have 2^n bodies.
   bool alternates = false;
@@ -121,7 +123,8 @@ class StepRunner {
   Result<void> copy(CudaPointer to, CudaPointer from, int64_t bytes);
   Result<void> run_counted(const LoadedLoop& loop, int64_t count);
   Result<void> run_asking(const LoadedLoop& loop);
-  /// Where the values lie; the first ones are copied there.
+  /// Where the values lie; the first ones are copied there, of a loop of one iteration at most to where the last ones
+  /// are to lie.
   Result<LoopState> begin_asking(const LoadedLoop& loop);
   /// What the body reads, and where it writes.
   void bind_iteration(const LoadedLoop& loop, const std::vector<CudaPointer>& from, const std::vector<CudaPointer>& to);
@@ -131,6 +134,8 @@ class StepRunner {
                         const std::vector<CudaPointer>& to);
   /// Copies what an odd number of iterations has left to where it is to lie.
   Result<void> settle(const LoadedLoop& loop, const LoopState& state);
+  /// Steps as LoopGraphs asks for them.
+  LoopGraphs::Steps recorded(std::function<Result<void>()> steps);
   /// Adds the loop to the graph that is recorded on the stream.
   Result<void> add_asking(const LoadedLoop& loop, const LoopState& state);
   /// Of value `of` of the loop.

@@ -283,6 +283,36 @@ TEST_F(GpuStepsTest, ValuesLieByTurnsForAnyNumberOfIterations) {
   }
 }
 
+/// The loop of sum() with one iteration at most.
+TEST_F(GpuStepsTest, ALoopMayRunOnceOrNotAtAll) {
+  for (const char* loops : {"all", "serial", "0"}) {
+    setenv("STRATA_FAKE_CUDA_LOOPS", loops, 1);
+    for (const int32_t limit : {0, 5}) {
+      SCOPED_TRACE(fmt::format("{} {}", loops, limit));
+      LaunchManifest made = sum(/*counted=*/false);
+      made.steps[0].loop()->once = true;
+      for (GpuLoop::Value& value : made.steps[0].loop()->values) value.spare.clear();
+      made.steps[0].loop()->body[0] = launch("add", {"loop.x", "one", "loop.next"});
+      const auto printed = print(made);
+      ASSERT_TRUE(printed) << message(printed);
+      const auto read = parse_launch_manifest(*printed);
+      ASSERT_TRUE(read) << message(read);
+      ProgramImage image = image_of(*read);
+      std::memcpy(image.constants.data() + *image.manifest.find("limit")->offset, &limit, sizeof limit);
+      const auto program = GpuProgram::load(*device_, std::move(image));
+      ASSERT_TRUE(program) << message(program);
+      const auto buffers = (*program)->allocate();
+      ASSERT_TRUE(buffers->at("x").upload(bytes_of({100})));
+      for (int run = 0; run < 2; ++run) {
+        const auto launched = (*program)->launch(*buffers);
+        ASSERT_TRUE(launched) << message(launched);
+        EXPECT_EQ(number_in(*buffers, "r"), limit == 0 ? 100 : 101);
+        EXPECT_EQ(number_in(*buffers, "x"), 100);
+      }
+    }
+  }
+}
+
 /// A value that the body writes over has one place, beside one that has two.
 TEST_F(GpuStepsTest, ValuesInPlaceStayWhereTheyAre) {
   for (const char* loops : {"all", "0"}) {

@@ -96,6 +96,7 @@ struct GpuLaunch {
   /// its kernel waits by itself.
   bool overlaps_previous = false;
   bool resident = false;               ///< blocks wait for each other: refused where not all run at the same time
+  bool fewer_blocks = false;           ///< the grid is one for each multiprocessor at most: fewer do the same
   std::vector<std::string> arguments;  ///< names of buffers
   std::vector<GpuTensorMap> tensor_maps;
   std::string module{};  ///< the file beside the manifest that has the kernel; empty: the program's only cubin
@@ -151,6 +152,7 @@ struct GpuLoop {
   std::vector<GpuStep> body;
   std::vector<GpuStep> condition;    ///< where `count` is not known
   std::string answer{};              ///< the condition's, one byte: 0 ends the loop
+  bool once = false;                 ///< the body runs once at most: the condition is asked for only before it
   std::vector<std::string> scratch;  ///< where `count` is known: room for values that lie in no result (loop_buffers.h)
 };
 

@@ -13,48 +13,41 @@ constexpr const char* kTell = R"(.version 7.0
 .target sm_80
 .address_size 64
 .extern .func cudaGraphSetConditional(.param .b64 condition, .param .b32 value);
+.func strata_tell_condition(.param .b64 condition, .param .b32 value)
+{
+  .reg .pred %p<2>;
+  .reg .b32 %r<2>;
+  .reg .b64 %rd<2>;
+  ld.param.b64 %rd1, [condition];
+  ld.param.b32 %r1, [value];
+  setp.eq.u64 %p1, %rd1, 0;
+  @%p1 bra $none;
+  {
+    .param .b64 param0;
+    st.param.b64 [param0], %rd1;
+    .param .b32 param1;
+    st.param.b32 [param1], %r1;
+    call.uni cudaGraphSetConditional, (param0, param1);
+  }
+$none:
+  ret;
+}
 .visible .entry strata_tell_conditions(.param .u64 answer, .param .u64 more, .param .u64 back, .param .u64 odd,
                                        .param .u64 is_odd)
 {
-  .reg .pred %p<3>;
   .reg .b32 %r<4>;
-  .reg .b64 %rd<7>;
+  .reg .b64 %rd<6>;
   ld.param.u64 %rd1, [answer];
-  ld.param.u64 %rd2, [more];
+  cvta.to.global.u64 %rd2, %rd1;
+  ld.global.u8 %r1, [%rd2];
+  and.b32 %r2, %r1, 1;
+  ld.param.u32 %r3, [is_odd];
+  ld.param.u64 %rd3, [more];
   ld.param.u64 %rd4, [back];
   ld.param.u64 %rd5, [odd];
-  ld.param.u64 %rd6, [is_odd];
-  cvt.u32.u64 %r3, %rd6;
-  cvta.to.global.u64 %rd3, %rd1;
-  ld.global.u8 %r1, [%rd3];
-  and.b32 %r2, %r1, 1;
-  {
-    .param .b64 param0;
-    st.param.b64 [param0], %rd2;
-    .param .b32 param1;
-    st.param.b32 [param1], %r2;
-    call.uni cudaGraphSetConditional, (param0, param1);
-  }
-  setp.eq.u64 %p1, %rd4, 0;
-  @%p1 bra $no_back;
-  {
-    .param .b64 param0;
-    st.param.b64 [param0], %rd4;
-    .param .b32 param1;
-    st.param.b32 [param1], %r2;
-    call.uni cudaGraphSetConditional, (param0, param1);
-  }
-$no_back:
-  setp.eq.u64 %p2, %rd5, 0;
-  @%p2 bra $no_odd;
-  {
-    .param .b64 param0;
-    st.param.b64 [param0], %rd5;
-    .param .b32 param1;
-    st.param.b32 [param1], %r3;
-    call.uni cudaGraphSetConditional, (param0, param1);
-  }
-$no_odd:
+  call.uni strata_tell_condition, (%rd3, %r2);
+  call.uni strata_tell_condition, (%rd4, %r2);
+  call.uni strata_tell_condition, (%rd5, %r3);
   ret;
 }
 )";
@@ -178,6 +171,7 @@ Result<void> LoopGraphs::add_loop(CudaStream stream, const Loop& loop) {
     return add_conditional(inner, CudaConditionalNode::kIf, back, again);
   };
   STRATA_CHECK(asked(stream, {.more = more, .odd = odd}));
+  if (loop.once) return add_conditional(stream, CudaConditionalNode::kIf, more, loop.body);
   STRATA_CHECK(add_conditional(stream, CudaConditionalNode::kWhile, more, body));
   return loop.settle ? add_conditional(stream, CudaConditionalNode::kIf, odd, loop.settle) : Result<void>();
 }

@@ -31,8 +31,10 @@ class LoopGraphs {
   Result<bool> is_recorded(CudaStream stream) const;
   /// A loop: as long as `condition` leaves a true pred at `answer`, which is asked for after each call of it, `body`
   /// is run. Where there is `back`, the two take turns, and `settle` follows if `body` was run last. They are called
-  /// with the streams on which their steps are recorded.
+  /// with the streams on which their steps are recorded. Of a loop that runs `once` at most, the answer is asked for
+  /// before it alone.
   struct Loop {
+    bool once = false;
     Steps condition, body, back, settle;
     std::function<CudaPointer()> answer;
   };

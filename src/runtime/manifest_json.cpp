@@ -282,6 +282,7 @@ OrderedJson launch_json(const GpuLaunch& launch) {
                       {"threads", launch.threads},   {"shared_bytes", launch.shared_bytes},
                       {"cluster", launch.cluster},   {"overlaps_previous", launch.overlaps_previous},
                       {"resident", launch.resident}, {"arguments", launch.arguments}};
+  if (launch.fewer_blocks) json["fewer_blocks"] = true;
   for (const GpuTensorMap& map : launch.tensor_maps) {
     json["tensor_maps"].push_back({{"argument", map.argument},
                                    {"element_bytes", map.element_bytes},
@@ -343,6 +344,7 @@ OrderedJson loop_json(const GpuLoop& loop) {
   }
   if (!loop.scratch.empty()) json["scratch"] = loop.scratch;
   if (!loop.answer.empty()) json["answer"] = loop.answer;
+  if (loop.once) json["once"] = true;
   if (!loop.condition.empty()) json["condition"] = steps_json(loop.condition);
   json["body"] = steps_json(loop.body);
   return json;
@@ -480,6 +482,7 @@ class Reader {
       launch.cluster = one.at("cluster").get<int64_t>();
       launch.overlaps_previous = one.at("overlaps_previous").get<bool>();
       launch.resident = one.value("resident", false);
+      launch.fewer_blocks = one.value("fewer_blocks", false);
       launch.module = one.value("module", std::string());
     }
     launch.arguments = one.at("arguments").get<std::vector<std::string>>();
@@ -514,6 +517,7 @@ class Reader {
     }
     loop.scratch = json.value("scratch", std::vector<std::string>());
     loop.answer = json.value("answer", std::string());
+    loop.once = json.value("once", false);
     STRATA_TRY(loop.condition, read_steps(json.value("condition", Json::array()), depth + 1));
     STRATA_TRY(loop.body, read_steps(json.at("body"), depth + 1));
     return loop;

@@ -52,12 +52,15 @@ Result<int> write_folder(const emitters::EmittedProgram& program, const emitters
                        "strata run has the interpreter do it");
   }
   emitters::KernelLoader loader;  // cubins
+  emitters::LoopLoader loops;
   const Result<std::string> linker = nv_jit_link_version();
   if (!linker && options.form.empty()) {
     notice("note: PTX in place of cubins: {}\n", linker.error().message);
     loader = [](const emitters::EmittedFusion& fusion) { return fusion.text(emitters::Form::Ptx); };
+    loops = [](const emitters::LoopKernel& loop) { return loop.ptx(); };
   }
-  STRATA_TRY(const emitters::EmittedImage made, emitters::image_of(program, emit_options, loader));
+  STRATA_TRY(const emitters::EmittedImage made,
+             emitters::image_of(program, emit_options, loader, nullptr, emitters::ResultMemory::Shared, loops));
   STRATA_CHECK(write_program(made.image, options.output));
   const std::string report = emitters::program_report_json(program, emit_options.target, search_seconds);
   for (const char* name : {"report.json", "report.html"})

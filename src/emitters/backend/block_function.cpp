@@ -14,20 +14,23 @@ namespace strata::emitters {
 namespace {
 
 constexpr const char* kBarrier = "strata_barrier";
+constexpr const char* kPartBarrier = "strata_part_barrier";
 constexpr const char* kShuffleDown = "strata_shuffle_down";
 constexpr const char* kShuffleXor = "strata_shuffle_xor";
 constexpr const char* kShuffleIndex = "strata_shuffle_index";
 constexpr const char* kProductOfBf16 = "strata_warp_product_bf16";
 constexpr const char* kProductOfF16 = "strata_warp_product_f16";
-constexpr std::array kDeviceFunctions = {kBarrier,      kShuffleDown,   kShuffleXor,
+constexpr std::array kDeviceFunctions = {kBarrier,      kPartBarrier,   kShuffleDown, kShuffleXor,
                                          kShuffleIndex, kProductOfBf16, kProductOfF16};
 
+bool is_barrier(const char* name) { return name == kBarrier || name == kPartBarrier; }
 bool is_product(const char* name) { return name == kProductOfBf16 || name == kProductOfF16; }
 
 llvm::FunctionType* device_function_type(const char* name, llvm::LLVMContext& context) {
   llvm::Type* i32 = llvm::Type::getInt32Ty(context);
   llvm::Type* f32 = llvm::Type::getFloatTy(context);
   if (name == kBarrier) return llvm::FunctionType::get(llvm::Type::getVoidTy(context), false);
+  if (name == kPartBarrier) return llvm::FunctionType::get(llvm::Type::getVoidTy(context), {i32, i32}, false);
   if (is_product(name)) {
     return llvm::FunctionType::get(llvm::StructType::get(context, {f32, f32, f32, f32}),
                                    {i32, i32, i32, i32, i32, i32, f32, f32, f32, f32}, false);
@@ -101,7 +104,7 @@ Result<BlockFunction> prepare_block_function(llvm::Module& module, const std::st
   STRATA_TRY(const auto callees, reachable(*function));
   for (const llvm::Function* callee : callees)
     for (const char* device : kDeviceFunctions)
-      if (callee->getName() == device) (device == kBarrier ? block.waits : block.shuffles) = true;
+      if (callee->getName() == device) (is_barrier(device) ? block.waits : block.shuffles) = true;
   block.waits |= block.shuffles;
   drop_unsafe_noalias(block);
   function->setLinkage(llvm::GlobalValue::InternalLinkage);
@@ -135,6 +138,11 @@ void define_nvptx_device_functions(llvm::Module& module) {
     llvm::IRBuilder<> builder(llvm::BasicBlock::Create(module.getContext(), "", function));
     if (name == kBarrier) {
       builder.CreateIntrinsic(llvm::Intrinsic::nvvm_barrier0, {}, {});
+      builder.CreateRetVoid();
+    } else if (name == kPartBarrier) {
+      // The block's own barrier is number 0.
+      llvm::Value* number = builder.CreateAdd(function->getArg(0), builder.getInt32(1));
+      builder.CreateIntrinsic(llvm::Intrinsic::nvvm_barrier_sync_cnt, {}, {number, function->getArg(1)});
       builder.CreateRetVoid();
     } else if (is_product(name)) {
       define_product(*function, builder, name == kProductOfBf16);

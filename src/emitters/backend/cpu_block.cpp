@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kWarp = 32;
 
-enum class State { Runs, WaitsBarrier, WaitsShuffleDown, WaitsShuffleXor, WaitsShuffleIndex, Left };
+enum class State { Runs, WaitsBarrier, WaitsPartBarrier, WaitsShuffleDown, WaitsShuffleXor, WaitsShuffleIndex, Left };
 
 bool waits_in_shuffle(State state) {
   return state == State::WaitsShuffleDown || state == State::WaitsShuffleXor || state == State::WaitsShuffleIndex;
@@ -22,6 +22,8 @@ const char* describe(State state) {
   switch (state) {
     case State::WaitsBarrier:
       return "waits in a barrier";
+    case State::WaitsPartBarrier:
+      return "waits in a barrier of a part of the block";
     case State::WaitsShuffleDown:
       return "waits in a shuffle down";
     case State::WaitsShuffleXor:
@@ -42,8 +44,8 @@ struct Thread {
   Block& block;
   int index;
   State state = State::Left;
-  uint32_t value = 0;    // given to a shuffle, and what comes of it
-  uint32_t operand = 0;  // its distance, mask or lane
+  uint32_t value = 0;    // given to a shuffle, and what comes of it; of a barrier, the part
+  uint32_t operand = 0;  // its distance, mask or lane; the threads of a part
   Fiber fiber;
 };
 
@@ -77,12 +79,37 @@ class Block {
       for (int i = 0; i < warps; ++i)
         STRATA_CHECK(run_warp(order == ThreadOrder::Ascending ? i : warps - 1 - i, order));
       // Every thread has left or waits in a barrier.
+      STRATA_TRY(const bool in_parts, release_parts());
+      if (in_parts) continue;
       const int waiting = find(0, count_, State::WaitsBarrier);
       if (waiting < 0) return {};
       if (const int left = find(0, count_, State::Left); left >= 0)
         return invalid("thread {} of block {} waits in a barrier that thread {} left", waiting, block_, left);
       for (int i = 0; i < count_; ++i) threads_[i]->state = State::Runs;
     }
+  }
+
+  /// Lets the parts go on of which all threads wait; whether there is any. Those that wait for others go on waiting.
+  Result<bool> release_parts() {
+    const int waiting = find(0, count_, State::WaitsPartBarrier);
+    if (waiting < 0) return false;
+    bool any = false;
+    for (int i = waiting; i < count_; ++i) {
+      const Thread& thread = *threads_[i];
+      const auto size = static_cast<int>(thread.operand), first = static_cast<int>(thread.value) * size;
+      if (thread.state != State::WaitsPartBarrier || i != first || first + size > count_) continue;
+      const auto waits_too = [&](const std::unique_ptr<Thread>& other) {
+        return other->state == State::WaitsPartBarrier && other->value == thread.value &&
+               other->operand == thread.operand;
+      };
+      if (!std::all_of(threads_.begin() + first, threads_.begin() + first + size, waits_too)) continue;
+      for (int other = first; other < first + size; ++other) threads_[other]->state = State::Runs;
+      any = true;
+    }
+    if (!any)
+      return invalid("thread {} of block {} {} that others do not reach", waiting, block_,
+                     describe(State::WaitsPartBarrier));
+    return true;
   }
 
   /// Until each lane has left or waits in a barrier.
@@ -172,6 +199,10 @@ Result<void> run_fibers(ThreadCode code, void* const* buffers, int32_t block, in
 }
 
 void strata_cpu_barrier() { this_block().wait(State::WaitsBarrier, 0, 0); }
+
+void strata_cpu_part_barrier(uint32_t part, uint32_t threads) {
+  this_block().wait(State::WaitsPartBarrier, part, threads);
+}
 
 uint32_t strata_cpu_shuffle_down(uint32_t value, uint32_t distance) {
   return this_block().wait(State::WaitsShuffleDown, value, distance);

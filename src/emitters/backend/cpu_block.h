@@ -21,6 +21,7 @@ Result<void> run_fibers(ThreadCode code, void* const* buffers, int32_t block, in
 /// What the names in compiled code stand for.
 extern "C" {
 void strata_cpu_barrier();
+void strata_cpu_part_barrier(uint32_t part, uint32_t threads);
 uint32_t strata_cpu_shuffle_down(uint32_t value, uint32_t distance);
 uint32_t strata_cpu_shuffle_xor(uint32_t value, uint32_t mask);
 uint32_t strata_cpu_shuffle_index(uint32_t value, uint32_t lane);

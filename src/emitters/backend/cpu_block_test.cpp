@@ -58,6 +58,50 @@ TEST(CpuBlock, SeveralThreadsOfTheProcess) {
     });
 }
 
+/// Parts of 32 threads meet as often as their number says, and then all do.
+void meet_in_parts(void* const* buffers, int32_t, int32_t thread, void* shared) {
+  constexpr int kPart = 32;
+  auto* values = static_cast<uint32_t*>(shared);
+  const int part = thread / kPart;
+  values[thread] = static_cast<uint32_t>(thread);
+  for (int round = 0; round < part; ++round) {
+    strata_cpu_part_barrier(static_cast<uint32_t>(part), kPart);
+    const uint32_t next = values[part * kPart + (thread + 1) % kPart];
+    strata_cpu_part_barrier(static_cast<uint32_t>(part), kPart);
+    values[thread] = next;
+  }
+  strata_cpu_barrier();
+  static_cast<uint32_t*>(buffers[0])[thread] = values[kThreads - 1 - thread];
+}
+
+TEST(CpuBlock, PartsMeetAsOftenAsTheyDo) {
+  std::vector<uint32_t> out(kThreads), shared(kThreads);
+  const std::array<void*, 1> buffers{out.data()};
+  for (const ThreadOrder order : {ThreadOrder::Ascending, ThreadOrder::Descending}) {
+    const auto result = run_fibers(meet_in_parts, buffers.data(), 0, kThreads, shared.data(), order);
+    ASSERT_TRUE(result) << result.error().to_string();
+    for (uint32_t thread = 0; thread < kThreads; ++thread) {
+      const uint32_t other = kThreads - 1 - thread, part = other / 32;
+      EXPECT_EQ(out[thread], part * 32 + (other % 32 + part) % 32);
+    }
+  }
+}
+
+/// One thread of a part goes on to the block's barrier.
+void miss_a_part(void* const*, int32_t, int32_t thread, void*) {
+  if (thread < 32 && thread != 5) strata_cpu_part_barrier(0, 32);
+  strata_cpu_barrier();
+}
+
+TEST(CpuBlock, APartThatCannotMeetIsAnError) {
+  const std::array<void*, 1> buffers{nullptr};
+  const auto result = run_fibers(miss_a_part, buffers.data(), 2, 64, nullptr, ThreadOrder::Ascending);
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().message,
+            "thread 0 of block 2 waits in a barrier of a part of the block that others do not reach");
+  sums_are_right(ThreadOrder::Ascending);
+}
+
 /// Thread 7 leaves, the others wait in a barrier with frames of some size.
 void leave_one(void* const*, int32_t, int32_t thread, void*) {
   std::array<volatile char, 4000> frame{};

@@ -72,6 +72,7 @@ class Session {
       symbols[jit_->mangleAndIntern(name)] = {orc::ExecutorAddr::fromPtr(function), llvm::JITSymbolFlags::Exported};
     };
     define("strata_barrier", &strata_cpu_barrier);
+    define("strata_part_barrier", &strata_cpu_part_barrier);
     define("strata_shuffle_down", &strata_cpu_shuffle_down);
     define("strata_shuffle_xor", &strata_cpu_shuffle_xor);
     define("strata_shuffle_index", &strata_cpu_shuffle_index);

@@ -1,5 +1,6 @@
 #include "emitters/fusion/element_work.h"
 
+#include <optional>
 #include <vector>
 
 namespace strata::emitters {
@@ -26,6 +27,37 @@ bool is_complex_in_f64(const hlo::Computation& computation, const Instruction& i
       return false;
     default:
       return true;
+  }
+}
+
+/// Instructions of an element of f32 in code for sm_90a, both sides of branches, and of f64.
+std::optional<double> operations_of_long_function(const Instruction& it) {
+  const bool is_f64 = it.shape.is_array() && hlo::bit_width(it.shape.type) > 32;
+  const auto of = [&](double f32, double f64) { return std::optional(is_f64 ? f64 : f32); };
+  switch (it.opcode) {
+    case Opcode::Acos:
+    case Opcode::Asin:
+      return of(40, 110);
+    case Opcode::Acosh:
+      return of(85, 240);
+    case Opcode::Asinh:
+      return of(120, 275);
+    case Opcode::Atan2:
+      return of(100, 195);
+    case Opcode::Atanh:
+      return of(75, 170);
+    case Opcode::Cbrt:
+      return of(70, 145);
+    case Opcode::Cosh:
+      return of(65, 125);
+    case Opcode::Expm1:
+      return of(18, 35);
+    case Opcode::Log1p:
+      return of(29, 70);
+    case Opcode::Sinh:
+      return of(110, 220);
+    default:
+      return std::nullopt;
   }
 }
 
@@ -79,7 +111,7 @@ double element_operations(const hlo::Computation& computation, const Instruction
     case Opcode::Tan:
       return 40;
     default:
-      return 3;
+      return operations_of_long_function(it).value_or(3);
   }
 }
 
