@@ -18,6 +18,7 @@ from .torch_backend.decompositions import decomposition_table, replace_attention
 from .torch_backend.options import Options
 from .torch_backend.places import place
 from .torch_backend.runtime import compile_graph
+from .torch_backend.search_time import SearchTime
 
 # Strata's error may be so many times eager's, and this many units in the last place at least.
 RATIO, UNITS = 2.0, 1.0
@@ -206,7 +207,7 @@ def _agrees_until(graph: torch.fx.GraphModule, arguments: list[Any], last: torch
     part.eliminate_dead_code()
     short = torch.fx.GraphModule(graph, part)
     with torch.no_grad():
-        ours, = compile_graph(short, Options(), "part")(list(arguments))
+        ours, = compile_graph(short, SearchTime(Options(effort="none"), "debug"), "part")(list(arguments))
         eager, = torch.fx.Interpreter(short).run(*arguments)
         exact, = _Exact(short).run(*map(_double, arguments))
     return Row("", eager.dtype, error(eager, exact), error(ours, exact)).agrees

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 from strata import _core, arguments, arrays
@@ -115,7 +116,7 @@ class Module:
 
 
 def compile_hlo(text: str, *, target: str = "auto", search_seconds: float | None = None, cache: str | None = None,
-                gives_parameters: bool = False) -> Module:
+                gives_parameters: bool = False, progress: Callable[[str], None] | None = None) -> Module:
     """Compiles HLO text, as XLA prints it and as jax.jit(f).lower(…).as_text("hlo") does, to a Module.
 
     target: "gpu", the machine's first; "cpu", by LLVM's just-in-time compiler; "auto", the GPU where there is a driver
@@ -125,6 +126,8 @@ def compile_hlo(text: str, *, target: str = "auto", search_seconds: float | None
     cache: the folder of the cache of results; None: ~/.cache/strata; "": none.
     gives_parameters: on a GPU, whether calls give away the parameters that the text's input_output_alias names. They are
         written over; with must-alias the result lies there, and out= takes the parameter's own array for it.
+    progress: is called with a line that says what is searched, now and then and from any thread, and with "" where a
+        search ends. What it raises is raised when the module is compiled.
 
     Raises Error with the place in the text and what to do about it."""
     arguments.text("the module", text)
@@ -133,7 +136,7 @@ def compile_hlo(text: str, *, target: str = "auto", search_seconds: float | None
         search_seconds = 0 if device is None else SEARCH_SECONDS
     seconds = arguments.seconds("search_seconds", search_seconds)
     return Module(_core.Function.compile(text, device, seconds, arguments.cache_folder(cache), "<hlo>",
-                                          gives_parameters), text, gives_parameters)
+                                          gives_parameters, progress), text, gives_parameters)
 
 
 def device_for(target: str) -> _core.Device | None:

@@ -21,6 +21,7 @@ void list_leaves(const hlo::Shape& shape, std::vector<hlo::Shape>& leaves) {
 emitters::LaxOptions lax_options(const HloOptions& options) {
   emitters::LaxOptions lax;
   lax.seconds = options.search_seconds;
+  lax.progress = options.progress;
   lax.threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   if (options.search_seconds > 0) lax.cache = options.cache;
   return lax;

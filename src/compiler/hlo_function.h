@@ -2,8 +2,10 @@
 // compiler.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -15,13 +17,14 @@
 namespace strata::compiler {
 
 struct HloOptions {
-  /// Seconds to superoptimize each different product with what is around it (emitters/lax/search.h); 0: not at all.
+  /// Seconds to superoptimize products with what is around them, for all (emitters/lax/search.h); 0: not at all.
   double search_seconds = 0;
   ResultCache* cache = nullptr;  ///< of results, cubins and measurements; none where null. Not owned.
   std::string file = "<hlo>";    ///< what errors call the text
   /// On a GPU, whether calls give away the parameters that the text's input_output_alias names: they are written over,
   /// and the results lie there. Else, and on the processor, such attributes mean nothing.
   bool gives_parameters = false;
+  std::function<void(const std::string& line)> progress = {};  ///< as LaxOptions::progress
 };
 
 class HloFunction : public ArrayFunction {

@@ -4,6 +4,8 @@
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
+#include <functional>
+
 #include "compiler/graph_function.h"
 #include "compiler/hlo_function.h"
 #include "ir/text.h"
@@ -22,18 +24,42 @@ struct Function {
   std::vector<std::string> notes;
 };
 
-std::unique_ptr<Function> compile(const std::string& text, std::shared_ptr<GpuDevice> device, double search_seconds,
-                                  const std::string& cache_folder, const std::string& file, bool gives_parameters) {
+std::unique_ptr<Function> compile_unlocked(const std::string& text, std::shared_ptr<GpuDevice> device,
+                                           double search_seconds, const std::string& cache_folder,
+                                           const std::string& file, bool gives_parameters,
+                                           const std::function<void(const std::string&)>& show) {
   nb::gil_scoped_release unlocked;
   auto made = std::make_unique<Function>();
   std::optional<ResultCache> cache;
   if (!cache_folder.empty())
     cache.emplace(cache_folder, [&](const std::string& warning) { made->notes.push_back(warning); });
-  compiler::HloOptions options{search_seconds, cache ? &*cache : nullptr, file, gives_parameters};
+  compiler::HloOptions options{search_seconds, cache ? &*cache : nullptr, file, gives_parameters, show};
   made->device = std::move(device);
   made->function = value_of(compiler::HloFunction::compile(text, made->device.get(), options));
   const auto& notes = made->function->notes();
   made->notes.insert(made->notes.end(), notes.begin(), notes.end());
+  return made;
+}
+
+std::unique_ptr<Function> compile(const std::string& text, std::shared_ptr<GpuDevice> device, double search_seconds,
+                                  const std::string& cache_folder, const std::string& file, bool gives_parameters,
+                                  const nb::object& progress) {
+  // It may be called on threads that know nothing of Python's errors, Ctrl-C among them: raised in the end.
+  std::optional<nb::python_error> raised;
+  std::function<void(const std::string&)> show;
+  if (!progress.is_none()) {
+    show = [&](const std::string& line) {
+      const nb::gil_scoped_acquire locked;
+      if (raised) return;
+      try {
+        progress(line);
+      } catch (nb::python_error& error) {
+        raised.emplace(std::move(error));
+      }
+    };
+  }
+  auto made = compile_unlocked(text, std::move(device), search_seconds, cache_folder, file, gives_parameters, show);
+  if (raised) throw nb::python_error(std::move(*raised));
   return made;
 }
 
@@ -91,9 +117,10 @@ void bind_function(nb::module_& module) {
   using namespace nb::literals;
   nb::class_<Function>(module, "Function", "A compiled program that takes addresses of arrays.")
       .def_static("compile", &compile, "text"_a, "device"_a.none(), "search_seconds"_a, "cache_folder"_a, "file"_a,
-                  "gives_parameters"_a = false,
+                  "gives_parameters"_a = false, "progress"_a = nb::none(),
                   "For the device, or this machine's processor where it is None. An empty cache_folder: no cache. "
-                  "gives_parameters: on a GPU, calls give away the parameters of the text's input_output_alias.")
+                  "gives_parameters: on a GPU, calls give away the parameters of the text's input_output_alias. "
+                  "progress: is called with a line of the search from any thread, with '' where one ends.")
       .def_static("load_graph", &load_graph, "text"_a, "device"_a.none(), "cubin"_a, "manifest"_a,
                   "A µGraph's kernels on the device; where it is None, the reference executor on the processor.")
       .def_prop_ro("on_gpu", [](const Function& of) { return of.function->on_gpu(); })

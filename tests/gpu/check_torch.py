@@ -24,7 +24,7 @@ logging.basicConfig(format="%(message)s")
 
 def compiled(model):
     torch._dynamo.reset()
-    return torch.compile(model, backend=torch_backend.backend)
+    return torch.compile(model, backend=torch_backend.backend, options={"effort": "none"})
 
 
 def cases(dtype):

@@ -208,6 +208,25 @@ def test_torch_and_jax(softmax, x):
         jax.jit(lambda a: softmax(a)[0])(x)
 
 
+PRODUCTS = """
+HloModule m
+ENTRY e {
+  x = f32[16,16] parameter(0)
+  y = f32[16,16] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT z = f32[16,16] add(y, y)
+}
+"""
+
+
+def test_the_search_says_what_it_does():
+    lines = []
+    strata.compile_hlo(PRODUCTS, target="cpu", search_seconds=1, cache="", progress=lines.append)
+    assert lines[0] == "superoptimizes part 1 of 1 (z)" and lines[-1] == ""
+    with pytest.raises(ZeroDivisionError):
+        strata.compile_hlo(PRODUCTS, target="cpu", search_seconds=1, cache="", progress=lambda line: 1 / 0)
+    strata.compile_hlo(PRODUCTS, target="cpu", progress=lambda line: pytest.fail("nothing is searched"))
+
+
 def test_bf16():
     torch = pytest.importorskip("torch")
     text = "HloModule m\nENTRY e { x = bf16[16] parameter(0)  ROOT y = bf16[16] multiply(x, x) }"

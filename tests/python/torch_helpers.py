@@ -9,6 +9,7 @@ from strata import torch_backend
 from strata.torch_backend.decompositions import decomposition_table
 from strata.torch_backend.options import Options
 from strata.torch_backend.runtime import GraphProgram
+from strata.torch_backend.search_time import SearchTime
 
 TABLE = decomposition_table()
 # By how many units in the last place of the largest element results may differ from eager ones.
@@ -54,7 +55,7 @@ def lowered(function, *inputs, fallbacks=()):
     graph = make_fx(lambda *given: function(*given), decomposition_table=TABLE, tracing_mode="fake")(*inputs)
     graph = make_fx(torch.func.functionalize(graph, remove="mutations"), tracing_mode="fake")(*inputs)
     graph.graph.eliminate_dead_code()
-    program = GraphProgram(graph, Options(), "test")
+    program = GraphProgram(graph, Options(), "test", SearchTime(Options(), "test"))
     assert sorted({name for name, _, _ in torch_backend.FALLBACKS}) == sorted(fallbacks), torch_backend.FALLBACKS
     results = program(list(inputs))
     return results[0] if len(results) == 1 else results

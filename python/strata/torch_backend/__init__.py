@@ -1,6 +1,6 @@
 """The backend "strata" of torch.compile.
 
-    model = torch.compile(model, backend="strata", options={"effort": "quick"})
+    model = torch.compile(model, backend="strata", options={"effort": "full"})
 
 Forward and backward graphs come from dynamo and AOT Autograd as ATen operators without side effects. What has a rule
 in the table (registry.py) is written as HLO text and compiled by Strata: for the CPU where tensors lie there, for the
@@ -11,6 +11,7 @@ names the operator, its place in the user's code and the reason. Options: see `O
                      complexes.py, control_flow.py
     what they use    hlo_builder.py (text of modules), lowering.py (broadcasting, types), types.py
     the way there    decompositions.py, partition.py (what is compiled together), writer.py (part → text)
+    time of searches search_time.py
     at run time      runtime.py
 """
 
@@ -33,6 +34,7 @@ from .options import Options, read_options
 from .places import FALLBACKS
 from .registry import RULES, Unsupported, lower_copies_of_views, lowers
 from .runtime import GraphProgram
+from .search_time import SearchTime
 
 __all__ = ["FALLBACKS", "RULES", "Options", "Unsupported", "backend", "lowers"]
 
@@ -52,7 +54,7 @@ def backend(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, options:
     def compiler(kind: str):
         def compile_(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[[list[Any]], list[Any]]:
             separate_dropout(graph)
-            program = GraphProgram(graph, chosen, f"graph_{number}_{kind}")
+            program = GraphProgram(graph, chosen, f"graph_{number}_{kind}", SearchTime(chosen, kind))
 
             def run(arguments: list[Any]) -> list[Any]:
                 return program(arguments)

@@ -44,20 +44,35 @@ def _wide(x: torch.Tensor) -> torch.Tensor:
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
+def _causal(rows: int, columns: int, device: torch.device) -> torch.Tensor:
+    """Which keys each query sees: those up to its own place."""
+    places = [torch.arange(n, device=device) for n in (rows, columns)]
+    return places[0].unsqueeze(-1) >= places[1]
+
+
+def _scores(q, k, bias, scale, causal: bool) -> torch.Tensor:
+    scores = torch.matmul(_wide(q), _wide(k).transpose(-1, -2))
+    if scale != 1:
+        scores = scores * scale
+    if bias is not None:
+        scores = scores + _wide(bias)
+    return torch.where(_causal(*scores.shape[-2:], q.device), scores, -math.inf) if causal else scores
+
+
 class _Attention(torch.autograd.Function):
     """softmax(q kᵀ scale + bias) v for q (…, m, e), k (…, n, e), v (…, n, f). 16-bit inputs: products are of 16 bits
     with f32 sums, probabilities and their gradients are rounded before a product, as fused kernels do."""
 
     @staticmethod
-    def forward(ctx, q, k, v, bias, scale):
-        scores = torch.matmul(_wide(q), _wide(k).transpose(-1, -2)) * scale
-        if bias is not None:
-            scores = scores + _wide(bias)
-        top = scores.amax(-1, keepdim=True)
-        # Rows in which nothing is allowed give 0, as torch's kernels do.
-        exponentials = torch.exp(scores - torch.where(top == -math.inf, 0.0, top))
-        total = exponentials.sum(-1, keepdim=True)
-        probabilities = exponentials / torch.where(total == 0, 1.0, total)
+    def forward(ctx, q, k, v, bias, scale, causal):
+        scores = _scores(q, k, bias, scale, causal)
+        # Rows in which a bias allows nothing give 0, as torch's kernels do. Without one there are no such rows, and the
+        # compiler knows plain softmax between two products.
+        if bias is None:
+            exponentials = torch.exp(scores - scores.amax(-1, keepdim=True))
+            probabilities = exponentials / exponentials.sum(-1, keepdim=True)
+        else:
+            probabilities = _softmax(scores)[0]
         out = torch.matmul(probabilities.to(v.dtype), v)
         ctx.save_for_backward(q, k, v, probabilities)
         ctx.scale, ctx.bias = scale, None if bias is None else (bias.shape, bias.dtype)
@@ -74,7 +89,7 @@ class _Attention(torch.autograd.Function):
         if ctx.bias is not None and ctx.needs_input_grad[3]:
             of_bias = of_scores.sum_to_size(ctx.bias[0]).to(ctx.bias[1])
         of_products = (of_scores * ctx.scale).to(q.dtype)
-        return (torch.matmul(of_products, k), torch.matmul(of_products.transpose(-1, -2), q), of_v, of_bias, None)
+        return (torch.matmul(of_products, k), torch.matmul(of_products.transpose(-1, -2), q), of_v, of_bias, None, None)
 
 
 def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
@@ -82,10 +97,8 @@ def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     rows, columns = query.shape[-2], key.shape[-2]
     bias = attn_mask
-    if is_causal:
-        if attn_mask is not None:
-            raise RuntimeError("scaled_dot_product_attention: attn_mask and is_causal exclude each other")
-        bias = torch.ones(rows, columns, dtype=torch.bool, device=query.device).tril()
+    if is_causal and bias is not None:
+        raise RuntimeError("scaled_dot_product_attention: attn_mask and is_causal exclude each other")
     if bias is not None and bias.dtype == torch.bool:
         kind = torch.float32 if query.dtype in (torch.float16, torch.bfloat16) else query.dtype
         zero = torch.zeros((), dtype=kind, device=query.device)
@@ -98,20 +111,12 @@ def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
         return torch.zeros(*lead, rows, value.shape[-1], dtype=query.dtype, device=query.device)
     query, key, value = (x.expand(*lead, *x.shape[-2:]) for x in (query, key, value))
     if dropout_p:
-        scores = torch.matmul(_wide(query), _wide(key).transpose(-1, -2)) * scale
-        probabilities = torch.softmax(scores if bias is None else scores + _wide(bias), -1)
+        probabilities = torch.softmax(_scores(query, key, bias, scale, is_causal), -1)
         return torch.matmul(F.dropout(probabilities, dropout_p).to(value.dtype), value)
     if torch._C._functorch.peek_interpreter_stack() is not None:  # vmap, jvp: they take no function of autograd's
-        return _attention_of_operators(query, key, value, bias, scale)
-    return _Attention.apply(query, key, value, bias, scale)
-
-
-def _attention_of_operators(query, key, value, bias, scale):
-    """What _Attention computes, by operators whose derivatives are torch's."""
-    scores = torch.matmul(_wide(query), _wide(key).transpose(-1, -2)) * scale
-    if bias is not None:
-        scores = scores + _wide(bias)
-    return torch.matmul(_softmax(scores)[0].to(value.dtype), value)
+        probabilities = _softmax(_scores(query, key, bias, scale, is_causal))[0]  # by operators that torch derives
+        return torch.matmul(probabilities.to(value.dtype), value)
+    return _Attention.apply(query, key, value, bias, scale, is_causal)
 
 
 def _softmax(scores):

@@ -44,6 +44,10 @@ class Lowering:
     def shape(self) -> tuple[int, ...]:
         return tuple(self.result.shape)
 
+    @property
+    def on_gpu(self) -> bool:
+        return self.result.device.type == "cuda"
+
     def fakes(self) -> list[Value]:
         """The types and shapes of all results, without names."""
         return [Value("", hlo_type(v.dtype), tuple(v.shape)) for v in self.results]

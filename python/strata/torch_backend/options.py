@@ -7,7 +7,7 @@ from typing import Any
 
 MODES = ("auto", "kernels", "megakernel")
 EFFORTS = ("none", "quick", "full")
-# Seconds of search for each module where search_budget is not given.
+# Seconds of search for each graph where search_budget is not given.
 SECONDS = {"none": 0.0, "quick": 10.0, "full": 120.0}
 
 
@@ -16,19 +16,29 @@ class Options:
     """Options of torch.compile(model, backend="strata", options={...}).
 
     mode           "auto" or "kernels": kernels for each graph. "megakernel" is refused here: strata.Decoder is for it.
-    effort         "none": no search; "quick": 10 s of search on a GPU for each graph; "full": 120 s.
+    effort         "none": no search; "quick": 10 s of search on a GPU for each graph; "full": 120 s. Where it is not
+                   given: "quick" on a GPU, for a function with all its recompilations together; "none" on the host,
+                   where nothing is ever searched. Graphs without products of matrices take no time, nor does what
+                   the cache of results knows.
     search_budget  seconds of search for each graph, in place of effort's.
     max_sizes      how many combinations of sizes a graph with symbolic sizes is compiled for; others run in torch.
     """
 
     mode: str = "auto"
-    effort: str = "none"
+    effort: str | None = None
     search_budget: float | None = None
     max_sizes: int = 8
 
     @property
-    def search_seconds(self) -> float:
-        return SECONDS[self.effort] if self.search_budget is None else float(self.search_budget)
+    def chooses_effort(self) -> bool:
+        """Whether the user has said how long to search."""
+        return self.effort is not None or self.search_budget is not None
+
+    def search_seconds(self, device: str) -> float:
+        """Of a graph on a device of this type, "cuda" or "cpu"."""
+        if device != "cuda":
+            return 0.0
+        return SECONDS[self.effort or "quick"] if self.search_budget is None else float(self.search_budget)
 
 
 def read_options(given: dict[str, Any] | None, mode: str | None = None) -> Options:
@@ -46,7 +56,7 @@ def read_options(given: dict[str, Any] | None, mode: str | None = None) -> Optio
                          "torch.compile hands over the graph of a single step; use strata.Decoder(model).generate(ids), "
                          "or mode='kernels' here")
     for name, value, choices in (("mode", options.mode, MODES), ("effort", options.effort, EFFORTS)):
-        if value not in choices:
+        if value not in choices and not (name == "effort" and value is None):
             raise ValueError(f"backend 'strata': {name}={value!r} is not one of {', '.join(map(repr, choices))}")
     budget = options.search_budget
     if budget is not None and (isinstance(budget, bool) or not isinstance(budget, (int, float)) or not 0 <= budget):

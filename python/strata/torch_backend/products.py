@@ -36,7 +36,7 @@ def dot(c, x, y):
 def addmm(c, bias, x, y, beta=1, alpha=1):
     # On CPUs 16-bit floats are added in f32 and rounded once. On GPUs the library's product adds a bias before it
     # rounds, and looks for the sum in the operands' type.
-    sum_type = c.dtype if c.result.device.type == "cuda" and alpha == beta == 1 else wide(c.dtype)
+    sum_type = c.dtype if c.on_gpu and alpha == beta == 1 else wide(c.dtype)
     product = _product(c, x, y, sum_type)
     if alpha != 1:
         product = c.mul(product, alpha)
@@ -111,7 +111,7 @@ def convolution(c, x, w, bias, stride, padding, dilation, transposed, output_pad
     if n not in (1, 2, 3) or _empty(x, w):
         raise Unsupported(f"a convolution of {x.shape} is not taken: it has one to three spatial dimensions")
     stride, padding, dilation = (sizes_of(v, n) for v in (stride, padding, dilation))
-    dtype = wide(c.dtype) if bias is not None and c.result.device.type != "cuda" else c.dtype
+    dtype = wide(c.dtype) if bias is not None and not c.on_gpu else c.dtype
     if dtype != x.dtype:
         x, w = c.cast(x, dtype), c.cast(w, dtype)
     if transposed:

@@ -17,8 +17,9 @@ from .in_place import alias_text, arguments_written_over
 from .options import Options
 from .partition import Part, partition
 from .places import log, report_fallbacks, report_graph
+from .search_time import SearchTime
 from .symbols import has_symbolic_sizes, is_run_time_number, numbers_as_arrays, with_sizes
-from .writer import Layout, is_tensor, write_module
+from .writer import Layout, ModuleText, is_tensor, write_module
 
 Node = torch.fx.Node
 
@@ -154,7 +155,7 @@ def _fill(template: Any, slots: list[Any]) -> Any:
     return template
 
 
-def compile_graph(gm: torch.fx.GraphModule, options: Options, name: str) -> Program:
+def compile_graph(gm: torch.fx.GraphModule, search: SearchTime, name: str) -> Program:
     """The program of a graph whose sizes are known (each node's meta["val"] says them)."""
     refused: dict[Node, str] = {}
     compiled: dict[Any, CompiledPart] = {}
@@ -164,11 +165,13 @@ def compile_graph(gm: torch.fx.GraphModule, options: Options, name: str) -> Prog
         parts = {part.key: part for part in plan.steps if isinstance(part, Part)}
         written_over, copies = arguments_written_over(gm.graph, plan, not_in_place)
         over: dict[int, int] = {}
+        texts = [_text_of(part, f"{name}_{i}", written_over.get(key, {})) for i, (key, part) in enumerate(parts.items())]
+        searched = sum(_has_product(text) for text in texts)
         try:
-            for key, part in parts.items():
+            for (key, part), text in zip(parts.items(), texts, strict=True):
                 over = written_over.get(key, {})
                 if (key, *over.items()) not in compiled:
-                    compiled[(key, *over.items())] = _compile_part(part, options, f"{name}_{len(compiled)}", over)
+                    compiled[(key, *over.items())] = _compile_part(part, text, search, searched, over)
             break
         except strata.Error as error:
             if over:  # it may be what is written over that is refused
@@ -187,14 +190,29 @@ def _expected(node: Node) -> bool:
     return is_run_time_number(node) or getattr(node.target, "__name__", "") in ("getitem", "copy_.default")
 
 
-def _compile_part(part: Part, options: Options, name: str, written_over: dict[int, int]) -> CompiledPart:
-    text = write_module(name, part.nodes, part.inputs, part.outputs, alias_text(written_over))
-    fakes = [n.meta["val"] for n in part.outputs]
-    device = fakes[0].device.type
-    module = strata.compile_hlo(text.text, target="gpu" if device == "cuda" else "cpu",
-                                search_seconds=options.search_seconds if device == "cuda" else 0,
-                                gives_parameters=bool(written_over))
-    return CompiledPart(module, text.inputs, text.outputs, fakes, written_over)
+def _text_of(part: Part, name: str, written_over: dict[int, int]) -> ModuleText:
+    return write_module(name, part.nodes, part.inputs, part.outputs, alias_text(written_over))
+
+
+def _has_product(text: ModuleText) -> bool:
+    """Searches begin at products."""
+    return " dot(" in text.text
+
+
+def _device_of(part: Part) -> str:
+    return part.outputs[0].meta["val"].device.type
+
+
+def _compile_part(part: Part, text: ModuleText, search: SearchTime, searched: int,
+                  written_over: dict[int, int]) -> CompiledPart:
+    """`searched`: of how many modules this is one."""
+    device = _device_of(part)
+    seconds = search.seconds(device, searched) if _has_product(text) else 0.0
+    with search.progress() as progress:
+        module = strata.compile_hlo(text.text, target="gpu" if device == "cuda" else "cpu",
+                                    search_seconds=seconds, progress=progress,
+                                    gives_parameters=bool(written_over))
+    return CompiledPart(module, text.inputs, text.outputs, [n.meta["val"] for n in part.outputs], written_over)
 
 
 def _program(gm: torch.fx.GraphModule, steps: list[Part | Node], compiled: list[CompiledPart]) -> Program:
@@ -273,14 +291,14 @@ class GraphProgram:
     that grows by a row each step would be compiled at each step. Those whose numbers alone are symbols are compiled
     once."""
 
-    def __init__(self, gm: torch.fx.GraphModule, options: Options, name: str):
-        self._gm, self._options, self._name = gm, options, name
+    def __init__(self, gm: torch.fx.GraphModule, options: Options, name: str, search: SearchTime):
+        self._gm, self._options, self._name, self._search = gm, options, name, search
         numbers_as_arrays(gm)
         self._symbolic = has_symbolic_sizes(gm)
         self._programs: dict[Any, Any] = {}
         self._torch_runs: str | None = None  # why all of it does
         if not self._symbolic:
-            self._programs[None] = compile_graph(gm, options, name)
+            self._programs[None] = compile_graph(gm, search, name)
 
     def __call__(self, arguments: list[Any]) -> list[Any]:
         key = None
@@ -312,4 +330,4 @@ class GraphProgram:
         except Exception as reason:  # torch has many: what runs depends on elements of an array
             said = str(reason).strip().splitlines() or [""]
             return self._leave_to_torch(f"its sizes are not known before it runs ({said[0]})")
-        self._programs[key] = compile_graph(known, self._options, f"{self._name}_{len(self._programs)}")
+        self._programs[key] = compile_graph(known, self._search, f"{self._name}_{len(self._programs)}")

@@ -85,6 +85,18 @@ std::optional<size_t> operators_of_one_part(const GraphPtr& graph) {
   return operators;
 }
 
+/// Transposes of what the program computes; those of inputs are only another way to read them.
+size_t transposes_of_values(const Graph& graph) {
+  return static_cast<size_t>(std::count_if(
+      graph.operations().begin(), graph.operations().end(),
+      [&](const Operation& op) { return op.kind == OpKind::Transpose && graph.tensor(op.operands[0]).producer >= 0; }));
+}
+
+bool moves_elements(Opcode opcode) {
+  return opcode == Opcode::Reshape || opcode == Opcode::Transpose || opcode == Opcode::Bitcast ||
+         opcode == Opcode::Copy;
+}
+
 class Finder {
  public:
   explicit Finder(const hlo::Module& module)
@@ -291,7 +303,7 @@ class Finder {
       }
     }
     if (complete.empty()) return std::nullopt;
-    LaxPart largest = std::move(complete.back());
+    LaxPart largest = without_last_transposes(std::move(complete.back()));
     const auto operators = [](const LaxPart& part) { return part.program.graph->operations().size(); };
     for (complete.pop_back(); !complete.empty(); complete.pop_back()) {
       if (3 * operators(complete.back()) > 2 * operators(largest)) continue;
@@ -301,6 +313,23 @@ class Finder {
     }
     finish(largest);
     return largest;
+  }
+
+  /// Without the transposes and reshapes that come last, where the program has a transpose for them: blocks whose tiles
+  /// are transposed take the schedules of products no more, and a kernel that only transposes costs little.
+  LaxPart without_last_transposes(LaxPart part) const {
+    Members members(part.members.begin(), part.members.end());
+    for (InstructionId last = part.result; moves_elements(from_[last].opcode);) {
+      const InstructionId before = from_[last].operands[0];
+      if (!members.contains(before) || users_[static_cast<size_t>(before)].size() != 1) break;
+      members.erase(last);
+      last = before;
+      std::optional<Checked> shorter = check(members);
+      if (shorter && shorter->complete && shorter->part.result == last &&
+          transposes_of_values(*shorter->part.program.graph) < transposes_of_values(*part.program.graph))
+        part = std::move(shorter->part);
+    }
+    return part;
   }
 
   /// With the result as the program has it.

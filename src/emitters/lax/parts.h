@@ -36,7 +36,8 @@ hlo::Module permuted(const hlo::Module& module, const std::vector<int64_t>& perm
 /// share a value of more bits than the part's type come together or not at all. A part
 ///   - is what lax_program takes, and what the superoptimizer searches as one (superopt/partition), transposes of its
 ///     inputs apart, with two operators at least;
-///   - has one result, which depends on all of it, and no path that leaves it and comes back.
+///   - has one result, which depends on all of it, and no path that leaves it and comes back;
+///   - does not end with transposes and reshapes for which its program would transpose what it computes.
 std::vector<LaxPart> find_lax_parts(const hlo::Module& module);
 
 /// The module with each part replaced by a call, after pads of inputs that are to be longer, and by a slice and a

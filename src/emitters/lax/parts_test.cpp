@@ -71,6 +71,45 @@ TEST(LaxParts, AttentionIsOneProgram) {
   EXPECT_TRUE(parts[0].program.wide_values);
 }
 
+/// As torch's front end writes it: heads lie beside each other in the rows that products before and after it have.
+TEST(LaxParts, WhatIsComputedIsTransposedBehindThePart) {
+  const auto module = hlo::parse_module(R"(HloModule m
+add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] add(a, b) }
+max { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] maximum(a, b) }
+ENTRY e {
+  q = bf16[8,12] parameter(0)
+  k = bf16[8,12] parameter(1)
+  v = bf16[8,12] parameter(2)
+  zero = f32[] constant(0)
+  lowest = f32[] constant(-inf)
+  heads.q = bf16[3,8,4] transpose(bf16[8,3,4] reshape(q)), dimensions={1,0,2}
+  heads.k = bf16[3,4,8] transpose(bf16[8,3,4] reshape(k)), dimensions={1,2,0}
+  heads.v = bf16[3,8,4] transpose(bf16[8,3,4] reshape(v)), dimensions={1,0,2}
+  scores = f32[3,8,8] dot(heads.q, heads.k), lhs_batch_dims={0}, rhs_batch_dims={0},
+      lhs_contracting_dims={2}, rhs_contracting_dims={1}
+  top = f32[3,8] reduce(scores, lowest), dimensions={2}, to_apply=max
+  tops = f32[3,8,8] broadcast(top), dimensions={0,1}
+  below = f32[3,8,8] subtract(scores, tops)
+  exponentials = f32[3,8,8] exponential(below)
+  sum = f32[3,8] reduce(exponentials, zero), dimensions={2}, to_apply=add
+  sums = f32[3,8,8] broadcast(sum), dimensions={0,1}
+  weights = f32[3,8,8] divide(exponentials, sums)
+  rounded = bf16[3,8,8] convert(weights)
+  heads = bf16[3,8,4] dot(rounded, heads.v), lhs_batch_dims={0}, rhs_batch_dims={0},
+      lhs_contracting_dims={2}, rhs_contracting_dims={1}
+  rows = bf16[8,3,4] transpose(heads), dimensions={1,0,2}
+  ROOT all = bf16[8,12] reshape(rows)
+})");
+  ASSERT_TRUE(module) << module.error().to_string();
+  const auto parts = find_lax_parts(**module);
+  ASSERT_EQ(parts.size(), 1U);
+  const Graph& graph = *parts[0].program.graph;
+  EXPECT_EQ(operators(graph), (std::vector<std::string>{"transpose", "transpose", "matmul", "reduce_max", "sub", "exp",
+                                                        "sum", "div", "transpose", "matmul"}));
+  EXPECT_EQ(graph.type(graph.outputs()[0]).shape, (Shape{3, 8, 4}));
+  EXPECT_EQ(difference(**module, parts, 16), "");
+}
+
 /// Scores, masked by `mask` of i and j where it is false, or as `masked` says; `rest` makes the root of `x`.
 hlo::Module masked(const std::string& mask, const std::string& value = "0.5",
                    const std::string& rest =

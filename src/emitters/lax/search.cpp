@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 
 #include "emitters/fusion/pass.h"
@@ -144,12 +145,14 @@ class Searcher {
   Searcher(const Target& target, const LaxOptions& options, LibraryUse libraries)
       : target_(target), options_(options), libraries_(libraries) {}
 
-  /// `is_read`: by a kernel of the emitters. Ends with the deadline, but for what is being compiled or timed then.
-  LaxDecision run(const LaxPart& part, bool is_read, const Deadline& deadline) const {
+  /// `is_read`: by a kernel of the emitters. `called`: the part, for progress. Ends with the deadline, but for what is
+  /// being compiled or timed then.
+  LaxDecision run(const LaxPart& part, bool is_read, const Deadline& deadline, const std::string& called) const {
     const std::string key = key_of(part, is_read);
     if (std::optional<LaxDecision> known = known_decision(part, key)) return *std::move(known);
     if (deadline.passed()) return {std::nullopt, 0, spent(), false};
-    LaxDecision decision = search(part, is_read, deadline);
+    LaxDecision decision = search(part, is_read, deadline, called);
+    if (options_.progress) options_.progress("");
     if (options_.cache != nullptr) store_decision(*options_.cache, key, options_.seconds, decision);
     return decision;
   }
@@ -191,9 +194,16 @@ class Searcher {
     return known;
   }
 
-  LaxDecision search(const LaxPart& part, bool is_read, const Deadline& deadline) const {
+  LaxDecision search(const LaxPart& part, bool is_read, const Deadline& deadline, const std::string& called) const {
     const bool measures = options_.measures || options_.microseconds;
     SuperoptimizeOptions work = options_within(deadline.share(measures ? kSearchBeforeMeasuring : kSearchAlone));
+    if (options_.progress) {
+      options_.progress("superoptimizes " + called);
+      work.progress = [&](const SearchProgress& p) {
+        options_.progress(fmt::format("superoptimizes {}: {} of {} spaces", called, p.statistics.spaces_searched,
+                                      p.statistics.spaces_total));
+      };
+    }
     Result<Superoptimized> found = superoptimize(part.program.graph, work);
     if (!found) return {std::nullopt, 0, found.error().message, true};
     work.deadline = deadline;
@@ -205,6 +215,7 @@ class Searcher {
       take_first_proved(*found, work, deadline.share(kLateProofs));
       if (const auto made = generate(*found, work); !made) return {std::nullopt, 0, made.error().message, true};
     }
+    if (options_.progress && measures) options_.progress("measures " + called);
     const std::string measured = measure(*found, work, deadline);
     const std::string against_fastest = objection(*found->candidates.front().graph, part.program);
     if (!against_fastest.empty()) return {std::nullopt, 0, "the fastest that was measured: " + against_fastest, true};
@@ -325,14 +336,20 @@ LaxSearch search_lax_parts(const hlo::Module& module, const Target& target, cons
   const Deadline whole = options.deadline.value_or(Deadline(options.seconds));
   std::map<std::string, LaxDecision> known;
   std::vector<LaxPart> taken;
+  double left = std::accumulate(order.begin(), order.end(), 0.0,
+                                [](double all, const Different* one) { return all + one->microseconds; });
   for (size_t next = 0; next < order.size(); ++next) {
-    const Deadline deadline = whole.share(1.0 / static_cast<double>(order.size() - next));
+    const bool last = next + 1 == order.size();
+    const double equal = 1.0 / static_cast<double>(order.size() - next);
+    const Deadline deadline = whole.share(last ? 1 : 0.5 * (equal + order[next]->microseconds / left));
+    left -= order[next]->microseconds;
     for (const size_t i : order[next]->parts) {
       const std::string& name = entry[parts[i].result].name;
+      const std::string called = fmt::format("part {} of {} ({})", next + 1, order.size(), name);
       const auto decide = [&](const LaxPart& part, const Deadline& until) -> const LaxDecision& {
         const bool is_read = is_read_by_kernel(entry, part.result);
         const auto [decision, fresh] = known.try_emplace(searcher.key_of(part, is_read));
-        if (fresh) decision->second = searcher.run(part, is_read, until);
+        if (fresh) decision->second = searcher.run(part, is_read, until, called);
         if (!decision->second.step)
           result.notes.push_back(fmt::format("{} with {} instructions before it{}: {}", name, part.members.size() - 1,
                                              is_filled(part) ? ", filled up" : "", decision->second.why_not));

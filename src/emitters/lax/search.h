@@ -31,6 +31,9 @@ struct LaxOptions {
   std::string device;  ///< what `microseconds` measures, name and driver; part of the cache's keys
   /// The end of `seconds`. Made at the first part where it is empty.
   std::optional<Deadline> deadline = {};
+  /// Told in a line what is searched and how far it is, now and then, nothing of what the cache knows; an empty
+  /// line when a search ends. One call at a time, from any thread.
+  std::function<void(const std::string& line)> progress = {};
 };
 
 struct LaxSearch {
