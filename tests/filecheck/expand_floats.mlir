@@ -118,3 +118,16 @@ func.func @quotient(%x: f32, %y: f32) -> f32 {
   %a = arith.divf %x, %y : f32
   return %a : f32
 }
+
+// Powers of quarters are roots and products.
+// GPU-LABEL: func.func @powers
+// GPU-DAG: %[[COUNT:.*]] = arith.constant -7 : i32
+// GPU: call @strata_pow_quarters_f32(%arg0, %[[COUNT]])
+// GPU: call @strata_pow_f32
+func.func @powers(%x: f32) -> (f32, f32) {
+  %c = arith.constant -1.75 : f32
+  %d = arith.constant 0.45 : f32
+  %a = math.powf %x, %c : f32
+  %b = math.powf %x, %d : f32
+  return %a, %b : f32, f32
+}

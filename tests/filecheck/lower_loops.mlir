@@ -39,3 +39,36 @@ func.func @points() {
   }
   return
 }
+
+// Where all indices below the sizes are safe, conditions inside the loops drop what the body gave. What depends on
+// threads alone stays a branch around the loops, and so do conditions that few points satisfy.
+// CHECK-LABEL: func.func @dropped
+// CHECK: arith.cmpi sle, %{{.*}}, %c4
+// CHECK: scf.if
+// CHECK: scf.for
+// CHECK: %[[HOLDS:.*]] = arith.cmpi sle
+// CHECK-NOT: scf.if
+// CHECK: %[[SAFE:.*]] = arith.minsi %{{.*}}, %c17
+// CHECK: tensor.extract %{{.*}}[%[[SAFE]]]
+// CHECK: strata.predicated_insert %{{.*}} into %{{.*}}[%[[SAFE]]] if %[[HOLDS]] {strata.late}
+// CHECK: arith.select %[[HOLDS]]
+// CHECK-LABEL: func.func @few
+// CHECK: scf.for
+// CHECK: scf.if
+func.func @dropped(%b: index {strata.range = [0, 7]}, %x: f32, %in: tensor<20xf32>, %out: tensor<20xf32>) -> (tensor<20xf32>, f32) {
+  %r:2 = strata.loop (%b) in <"(d0)[s0] -> (d0 * 4 + s0), domain: d0 in [0, 5], s0 in [0, 3], d0 * 4 + s0 in [0, 17]"> iter_args(%o = %out, %a = %x) -> (tensor<20xf32>, f32) {strata.within = array<i64: 18>} do [%i] -> (%p) {
+    %e = tensor.extract %in[%p] : tensor<20xf32>
+    %n = arith.addf %a, %e : f32
+    %w = tensor.insert %e into %o[%p] : tensor<20xf32>
+    strata.yield %w, %n : tensor<20xf32>, f32
+  }
+  return %r#0, %r#1 : tensor<20xf32>, f32
+}
+func.func @few(%b: index {strata.range = [0, 7]}, %x: f32, %in: tensor<20xf32>) -> f32 {
+  %r = strata.loop (%b) in <"(d0)[s0] -> (d0 + s0), domain: d0 in [0, 7], s0 in [0, 7], (d0 + s0) mod 8 in [0, 2]"> iter_args(%a = %x) -> (f32) {strata.within = array<i64: 20>} do [%i] -> (%p) {
+    %e = tensor.extract %in[%p] : tensor<20xf32>
+    %n = arith.addf %a, %e : f32
+    strata.yield %n : f32
+  }
+  return %r : f32
+}

@@ -166,6 +166,7 @@ class ReductionEmitter {
           }
           return next;
         });
+    if (kept_.empty()) loop->setAttr("strata.within", builder_.getDenseI64ArrayAttr(safe_results()));
     const ValueRange results = loop.getResults();
     outputs_ = Values(results.take_front(outputs_.size()));
     size_t place = outputs_.size();
@@ -178,6 +179,15 @@ class ReductionEmitter {
       unpack(state, results.slice(place, size));
       place += size;
     }
+  }
+
+  /// The sizes that results of the map of a loop over elements are below: any index of the array, output and slot may
+  /// be read.
+  std::vector<int64_t> safe_results() const {
+    std::vector<int64_t> sizes = tiled_.tiling.shape;
+    sizes.push_back(tiled_.outputs());
+    sizes.push_back(tiled_.slots());
+    return sizes;
   }
 
   Values written(Builder& builder, const ReductionWrite& write, ValueRange groups, const HeroValues& heroes,

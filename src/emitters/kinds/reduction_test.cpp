@@ -492,7 +492,7 @@ TEST(Reduction, Tiles) {
   EXPECT_EQ(tiling(sum("f32[24,250,1089]", "f32[250]", "0,2")),
             "24x250x1089 threads 3x1x288 unroll 8x1x1 vector 1x1x4, 250 blocks");
   EXPECT_EQ(tiling(sum("f32[94805,6,6]", "f32[94805,6]", "1")),
-            "94805x6x6 threads 128x1x3 unroll 1x2x1 vector 1x4x2, 741 blocks");
+            "94805x6x6 threads 128x1x3 unroll 1x1x1 vector 1x6x2, 741 blocks");
   EXPECT_EQ(tiling(softmax("f32[16384,4096]", "f32[16384]")),
             "16384x4096 threads 1x512 unroll 1x2 vector 1x4, 16384 blocks");
   const auto wide = emit(softmax("f32[4096,50257]", "f32[4096]"));

@@ -236,11 +236,12 @@ class Choice {
     finish("column reduction", fmt::format("columns of {} outputs lie together in memory", groups_[last].size));
   }
 
-  /// A thread's rows one after the other, as many as can be on their way at once.
+  /// A thread's rows one after the other, as many as can be on their way at once, in groups that are as equal as can
+  /// be: 17 rows are 3 times 6, not 3 times 8.
   void in_flight(size_t along, int64_t rows) {
-    int64_t& flight = tiling_.vector[along];
-    while (flight < 8 && flight * 2 <= rows && flight * 2 * vector() * load_.element_bytes <= kFlightBytes) flight *= 2;
-    tiling_.unroll[along] = ceil_div(rows, flight);
+    const int64_t most = std::clamp<int64_t>(kFlightBytes / (vector() * load_.element_bytes), 1, 8);
+    tiling_.unroll[along] = ceil_div(rows, most);
+    tiling_.vector[along] = ceil_div(rows, tiling_.unroll[along]);
   }
 
   /// Where a few columns of a few terms lie together, and there are many such places: a thread has all terms of its

@@ -131,7 +131,26 @@ Result<HeroSplit> split_scans(const Fusion& fusion, std::vector<InstructionId>& 
   });
 }
 
-Decision decision_of(const ScanPlan& plan, std::vector<InstructionId> heroes) {
+/// Launch::min_blocks where lines are cut into chunks: these are so many that all threads run at once, so registers
+/// must suffice for that. What a thread has of a tile needs its registers.
+int min_blocks(const ScanPlan& plan, const Launch& launch, const Target& target) {
+  constexpr int64_t kOtherRegisters = 36;
+  if (plan.tiling.chunks == 1) return 0;
+  const hlo::Computation& computation = (*plan.split.module)[plan.split.computation];
+  int64_t bytes = 0;
+  for (const InstructionId id : plan.split.heroes) {
+    const hlo::Instruction& it = computation[id];
+    for (size_t i = 0; i < arrays_of(it); ++i)
+      bytes += hlo::byte_width(wide_type(indexing::element_shape(it.shape, static_cast<int>(i)).type));
+  }
+  const int64_t registers = bytes / 4 * (plan.tiling.elements_of_thread() / plan.tiling.tiles) + kOtherRegisters;
+  if (registers * kScanThreadsToFill > target.registers) return 0;
+  const int64_t blocks =
+      std::min(kScanThreadsToFill / launch.threads, indexing::ceil_div(launch.blocks, target.multiprocessors));
+  return blocks > 1 ? static_cast<int>(blocks) : 0;
+}
+
+Decision decision_of(const ScanPlan& plan, std::vector<InstructionId> heroes, const Target& target) {
   const hlo::Computation& computation = (*plan.split.module)[plan.split.computation];
   const ScanTiling& tiling = plan.tiling;
   Decision decision;
@@ -151,6 +170,7 @@ Decision decision_of(const ScanPlan& plan, std::vector<InstructionId> heroes) {
   launch.threads = static_cast<int>(tiling.threads());
   launch.blocks = tiling.line_blocks() * tiling.chunks;
   launch.shared_bytes = scan_shared_bytes(plan);
+  launch.min_blocks = min_blocks(plan, launch, target);
   if (tiling.chunks == 1) return decision;
   launch.name = "scan";
   Launch totals = launch;
@@ -184,7 +204,7 @@ Result<Plan> plan_scan(const Fusion& fusion) {
                                    has_complex(made.split), fusion.target);
   made.tiling.reverse = shape.window.reverse;
   Plan plan;
-  plan.decision = decision_of(made, std::move(heroes));
+  plan.decision = decision_of(made, std::move(heroes), fusion.target);
   if (plan.decision.launch().shared_bytes > fusion.target.shared_memory)
     return unsupported("{} bytes of shared memory are more than a block has", plan.decision.launch().shared_bytes);
   plan.emit = [made, decision = plan.decision](mlir::ModuleOp target, const std::string& name) -> Result<void> {

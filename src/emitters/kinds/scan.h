@@ -37,6 +37,8 @@ struct ScanTiling {
   int64_t elements_of_thread() const { return tiles * unroll * vector * columns; }
 };
 
+constexpr int64_t kScanThreadsToFill = 1024;  ///< of a multiprocessor, which chunks are cut for
+
 /// Element bytes of the widest array that is read or written; the combiner must not have MLIR vectors if `scalar`.
 ScanTiling choose_scan_tiling(int64_t outer, int64_t length, int64_t inner, int64_t element_bytes, bool scalar,
                               const Target& target);

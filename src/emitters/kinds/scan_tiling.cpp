@@ -9,10 +9,9 @@ namespace {
 constexpr int64_t kVectorBytes = 16;
 constexpr int64_t kWarp = 32;
 constexpr int64_t kMostUnroll = 8;
-constexpr int64_t kElementsOfTile = 16;   ///< of a thread: so many stay in registers
-constexpr int64_t kLeastLaneBytes = 4;    ///< of a column scan: 128 of a warp
-constexpr int64_t kThreadsToFill = 1024;  ///< of a multiprocessor, which chunks are cut for
-constexpr int64_t kFewTiles = 4;          ///< a block goes through them faster than another kernel starts
+constexpr int64_t kElementsOfTile = 16;  ///< of a thread: so many stay in registers
+constexpr int64_t kLeastLaneBytes = 4;   ///< of a column scan: 128 of a warp
+constexpr int64_t kFewTiles = 4;         ///< a block goes through them faster than another kernel starts
 
 int64_t power_of_two_from(int64_t n) {
   int64_t power = 1;
@@ -65,7 +64,7 @@ ScanTiling choose_scan_tiling(int64_t outer, int64_t length, int64_t inner, int6
     share_line(tiling, kWarp / side_by_side, unroll, /*most_warps=*/16);
   }
   const int64_t tiles = indexing::ceil_div(tiling.vectors(), tiling.tile());
-  const int64_t wanted = kThreadsToFill * target.multiprocessors;
+  const int64_t wanted = kScanThreadsToFill * target.multiprocessors;
   const int64_t threads = tiling.line_blocks() * tiling.threads();
   tiling.tiles = tiles;
   if (tiles > kFewTiles && threads * 2 <= wanted) {

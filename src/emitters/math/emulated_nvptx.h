@@ -2,6 +2,8 @@
 // them to be (emulated_nvptx.cpp), under names of their own. For tests.
 #pragma once
 
+#include <cstdint>
+
 extern "C" {
 #define STRATA_MATH_REAL1(name, ulp_f32, ulp_nvptx, ulp_f64) float emulated_strata_##name##_f32(float x);
 #define STRATA_MATH_REAL2(name, ulp_f32, ulp_nvptx, ulp_f64) float emulated_strata_##name##_f32(float x, float y);
@@ -15,6 +17,7 @@ float emulated_strata_erf_inv_f32(float x);
 float emulated_strata_divide_f32(float x, float y);
 float emulated_strata_sqrt_f32(float x);
 float emulated_strata_inverse_f32(float x);
+float emulated_strata_pow_quarters_f32(float x, int32_t quarters);
 float emulated_strata_divide_f32_half(float x, float y);
 #undef STRATA_MATH_REAL1
 #undef STRATA_MATH_REAL2

@@ -188,6 +188,25 @@ float PUBLIC(sqrt)(float x) {
 #endif
 }
 
+/// x^(quarters/4) of roots and products. A negative power is a product of inverses, for the power that is inverted
+/// could overflow.
+float STRATA_MATH_SYMBOL(strata_pow_quarters_f32)(float x, int32_t quarters) {
+  const int32_t count = quarters < 0 ? -quarters : quarters;
+  const int whole_power = (count & 3) == 0;
+  const float size = abs_f32(x);
+  const float half = PUBLIC(sqrt)(size);
+  float part = 1;
+  if ((count & 2) != 0) part = half;
+  if ((count & 1) != 0) part *= PUBLIC(sqrt)(half);
+  if (quarters < 0 && !whole_power) part = PUBLIC(inverse)(part);
+  const float base = whole_power ? x : size;
+  const float factor = quarters < 0 ? PUBLIC(divide)(1, base) : base;
+  if (count >= 4) part *= factor;
+  if (count >= 8) part *= factor;
+  if (count >= 12) part *= factor;
+  return !whole_power && x < 0 && x > -INFINITE ? NOT_A_NUMBER : part;
+}
+
 float PUBLIC(rsqrt)(float x) {
 #if defined(__NVPTX__) || defined(STRATA_MATH_EMULATE_NVPTX)
   return approximate_rsqrt_f32(x);

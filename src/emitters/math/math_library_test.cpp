@@ -37,8 +37,9 @@ const std::set<std::string> kSymbols = {
 #define STRATA_MATH_COMPLEX2(name) "strata_" #name "_c64", "strata_" #name "_c128",
 #define STRATA_MATH_SMALL(type, bits) "strata_f32_to_" #type, "strata_f64_to_" #type, "strata_" #type "_to_f32",
 #include "emitters/math/strata_math.def"
-    "strata_abs_c64",     "strata_abs_c128",    "strata_divide_f32", "strata_divide_f32_half",
-    "strata_erf_inv_f32", "strata_inverse_f32", "strata_sqrt_f32",   "strata_quarter_turns_f64"};
+    "strata_abs_c64",          "strata_abs_c128",    "strata_divide_f32",
+    "strata_divide_f32_half",  "strata_erf_inv_f32", "strata_inverse_f32",
+    "strata_pow_quarters_f32", "strata_sqrt_f32",    "strata_quarter_turns_f64"};
 
 class MathBitcodeOf : public testing::TestWithParam<MathTarget> {};
 

@@ -184,6 +184,24 @@ TEST(RealFunctions, sqrt) {
   }
 }
 
+TEST(RealFunctions, pow_quarters) {
+  for (int quarters = -12; quarters <= 12; ++quarters) {
+    if (quarters == 0) continue;
+    Worst host, nvptx;
+    const auto see = [&](float x) {
+      const long double exact = std::pow(static_cast<long double>(x), quarters / 4.0L);
+      host.see(ulp_error(strata_pow_quarters_f32(x, quarters), exact), x);
+      nvptx.see(ulp_error(emulated_strata_pow_quarters_f32(x, quarters), exact), x);
+    };
+    for (const float x : special_values<float>()) see(x);
+    for (uint64_t bits = 0; bits < uint64_t{1} << 32; bits += 99991) {
+      see(std::bit_cast<float>(static_cast<uint32_t>(bits)));
+    }
+    report(fmt::format("x^({}/4)", quarters), host, 5);
+    report(fmt::format("x^({}/4), NVPTX", quarters), nvptx, 5);
+  }
+}
+
 TEST(HalfPrecision, divide) {
   Worst host, nvptx;
   Arguments<float> arguments;

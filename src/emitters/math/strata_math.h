@@ -67,6 +67,9 @@ float STRATA_MATH_SYMBOL(strata_sqrt_f32)(float x);
 /// 1 / x where x and the inverse are normal numbers, zeros or infinite, to 0.51 ulp.
 float STRATA_MATH_SYMBOL(strata_inverse_f32)(float x);
 
+/// pow(x, quarters / 4) for quarters within ±12 but 0, to 5 ulp.
+float STRATA_MATH_SYMBOL(strata_pow_quarters_f32)(float x, int32_t quarters);
+
 /// x / y for results that are rounded to f16 or bf16, to 2 ulp of f32.
 float STRATA_MATH_SYMBOL(strata_divide_f32_half)(float x, float y);
 

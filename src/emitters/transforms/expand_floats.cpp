@@ -7,7 +7,9 @@
 #include <mlir/Dialect/Math/IR/Math.h>
 #include <mlir/Dialect/SCF/IR/SCF.h>
 
+#include <cmath>
 #include <functional>
+#include <optional>
 
 #include "emitters/dialect/dialect.h"
 #include "emitters/transforms/passes.h"
@@ -209,6 +211,12 @@ class Expansion {
  private:
   bool expand_function(Operation* op) {
     OpBuilder builder(op);
+    if (auto power = llvm::dyn_cast<mlir::math::PowFOp>(op); power && options_.processor == Processor::Gpu) {
+      if (const std::optional<int32_t> quarters = quarters_of(power)) {
+        const Value count = builder.create<arith::ConstantIntOp>(op->getLoc(), *quarters, 32);
+        return replace(op, call(builder, op->getLoc(), "pow_quarters_f32", power.getType(), {power.getLhs(), count}));
+      }
+    }
     if (const char* name = lookup(kReal, op)) {
       const Type type = op->getResult(0).getType();
       const std::string function = real_function(name, op);
@@ -240,6 +248,18 @@ class Expansion {
     if (auto called = llvm::dyn_cast<mlir::func::CallOp>(op)) return expand_call(builder, op, called.getCallee());
     if (auto called = llvm::dyn_cast<PureCallOp>(op)) return expand_call(builder, op, called.getCallee());
     return false;
+  }
+
+  /// Four times the exponent of a power of f32, where that is a small integer: roots and products are a third of the
+  /// work of the power, which needs f64.
+  static std::optional<int32_t> quarters_of(mlir::math::PowFOp power) {
+    constexpr float kMost = 12;
+    auto constant = power.getRhs().getDefiningOp<arith::ConstantOp>();
+    const auto value = constant ? llvm::dyn_cast<mlir::FloatAttr>(constant.getValue()) : mlir::FloatAttr();
+    if (!value || !power.getType().isF32()) return std::nullopt;
+    const float quarters = 4 * value.getValue().convertToFloat();
+    if (!(std::fabs(quarters) <= kMost) || quarters == 0 || std::trunc(quarters) != quarters) return std::nullopt;
+    return static_cast<int32_t>(quarters);
   }
 
   /// The library takes parts of complex numbers; callers write them as they are.

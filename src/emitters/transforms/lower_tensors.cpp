@@ -517,9 +517,28 @@ class TensorLowering {
   int64_t shared_bytes_ = 0;
 };
 
+/// Conditional writes that may come late go to before what needs their tensor: each is a branch, over which no load
+/// moves, and the copies of an unrolled body have their loads first then.
+void delay_conditional_writes(mlir::ModuleOp module) {
+  llvm::SmallVector<PredicatedInsertOp> writes;
+  module.walk([&](PredicatedInsertOp write) {
+    if (write->hasAttr("strata.late")) writes.push_back(write);
+  });
+  for (PredicatedInsertOp write : llvm::reverse(writes)) {  // users first
+    mlir::Block* block = write->getBlock();
+    Operation* first = block->getTerminator();
+    for (Operation* user : write->getUsers()) {
+      Operation* here = block->findAncestorOpInBlock(*user);
+      if (here && here->isBeforeInBlock(first)) first = here;
+    }
+    write->moveBefore(first);
+  }
+}
+
 }  // namespace
 
 mlir::LogicalResult lower_tensors(mlir::ModuleOp module, const LoweringOptions& options) {
+  delay_conditional_writes(module);
   if (mlir::failed(use_roots(module))) return mlir::failure();
   return TensorLowering(module, options).run();
 }
