@@ -251,20 +251,6 @@ class Planner {
   std::vector<Touching> works_;
 };
 
-}  // namespace
-
-std::optional<LoopKernel> loop_kernel(const LaunchManifest& manifest, const GpuLoop& loop, const std::string& name,
-                                      const std::vector<EmittedFusion>& fusions, const EmitOptions& options) {
-  LoopKernel made;
-  made.function_.name = name;
-  made.options_ = options;
-  if (!Planner(manifest, loop, fusions, options.target).plan(made.function_, made.arguments_)) return std::nullopt;
-  made.fusions_ = fusions;
-  return made;
-}
-
-namespace {
-
 /// All block functions of the fusions, and the loop's.
 Result<std::unique_ptr<llvm::Module>> module_of(const std::vector<EmittedFusion>& fusions, const LoopFunction& loop,
                                                 llvm::LLVMContext& context, bool on_gpu) {
@@ -289,17 +275,28 @@ Result<std::unique_ptr<llvm::Module>> module_of(const std::vector<EmittedFusion>
   return all;
 }
 
-}  // namespace
-
-Result<std::string> LoopKernel::ptx() const {
+Result<std::string> ptx_of(const std::vector<EmittedFusion>& fusions, const LoopFunction& loop, const Target& target) {
   llvm::LLVMContext context;
-  STRATA_TRY(const std::unique_ptr<llvm::Module> module, module_of(fusions_, function_, context, true));
+  STRATA_TRY(const std::unique_ptr<llvm::Module> module, module_of(fusions, loop, context, true));
   PtxOptions options;
-  options.arch = options_.target.name;
-  options.overlap = options_.target.overlapping_kernels;
-  options.kernels.push_back({name(), threads()});
+  options.arch = target.name;
+  options.overlap = target.overlapping_kernels;
+  options.kernels.push_back({loop.name, loop.threads});
   options.optimize.math = math_bitcode(MathTarget::Nvptx);
   return to_ptx(*module, options);
+}
+
+}  // namespace
+
+std::optional<LoopKernel> loop_kernel(const LaunchManifest& manifest, const GpuLoop& loop, const std::string& name,
+                                      const std::vector<EmittedFusion>& fusions, const EmitOptions& options) {
+  LoopKernel made;
+  made.function_.name = name;
+  if (!Planner(manifest, loop, fusions, options.target).plan(made.function_, made.arguments_)) return std::nullopt;
+  made.ptx_ = ptx_of(fusions, made.function_, options.target);
+  if (!made.ptx_ && made.ptx_.error().code == ErrorCode::Unsupported) return std::nullopt;
+  made.fusions_ = fusions;
+  return made;
 }
 
 Result<void> LoopKernel::run_on_cpu(std::span<void* const> buffers) const {

@@ -26,7 +26,7 @@ class LoopKernel {
   /// What its body consists of.
   const std::vector<EmittedFusion>& fusions() const { return fusions_; }
 
-  Result<std::string> ptx() const;
+  const Result<std::string>& ptx() const { return ptx_; }
   /// Of one block, on arrays in memory, as EmittedFusion::run_on_cpu: the arguments, and the counters.
   Result<void> run_on_cpu(std::span<void* const> buffers) const;
 
@@ -36,7 +36,7 @@ class LoopKernel {
   LoopFunction function_;
   std::vector<std::string> arguments_;
   std::vector<EmittedFusion> fusions_;
-  EmitOptions options_;
+  Result<std::string> ptx_;
 };
 
 /// The kernel of a loop that the manifest's steps would do otherwise, of which `fusions` has those of the body; nothing
@@ -45,6 +45,7 @@ class LoopKernel {
 /// - its condition computes anything (hlo::carry_conditions leaves none of these);
 /// - anything of its body is a library's, the superoptimizer's, the host's or a loop, or computes products in
 ///   registers, of which a thread of so large a block has too few;
+/// - a kernel of the body cannot be a part of another one;
 /// - an iteration has so much to do that what comes between its steps does not matter.
 std::optional<LoopKernel> loop_kernel(const LaunchManifest& manifest, const GpuLoop& loop, const std::string& name,
                                       const std::vector<EmittedFusion>& fusions, const EmitOptions& options);

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <set>
 #include <span>
 
 #include "emitters/backend/block_function.h"
@@ -24,6 +25,26 @@ constexpr int64_t kMostParts = 15;  ///< barriers of a block beside that of all 
 constexpr int kWidest = 16;
 constexpr uint64_t kAlignment = 16;
 
+constexpr const char* kBarrierName = "strata_barrier";
+
+/// Whether a barrier is called in the function or in what it calls.
+bool reaches_barrier(const llvm::Function& function) {
+  std::set<const llvm::Function*> found{&function};
+  std::vector<const llvm::Function*> open{&function};
+  while (!open.empty()) {
+    const llvm::Function* at = open.back();
+    open.pop_back();
+    for (const llvm::Instruction& it : llvm::instructions(at)) {
+      const auto* call = llvm::dyn_cast<llvm::CallInst>(&it);
+      const llvm::Function* callee = call == nullptr ? nullptr : call->getCalledFunction();
+      if (callee == nullptr) continue;
+      if (callee->getName() == kBarrierName) return true;
+      if (found.insert(callee).second) open.push_back(callee);
+    }
+  }
+  return false;
+}
+
 int64_t rounded(int64_t bytes) { return (bytes + kFlagBytes - 1) / kFlagBytes * kFlagBytes; }
 
 class Builder {
@@ -32,6 +53,11 @@ class Builder {
       : module_(module), context_(module.getContext()), loop_(loop), builder_(context_), i32_(builder_.getInt32Ty()) {}
 
   Result<void> build() {
+    // What one launch only reads, another one of the loop may write.
+    for (llvm::Function& function : module_) {
+      for (llvm::Instruction& it : llvm::instructions(function))
+        it.setMetadata(llvm::LLVMContext::MD_invariant_load, nullptr);
+    }
     llvm::Type* shared = nullptr;
     for (const auto* stages : {&loop_.ahead, &loop_.stages}) {
       for (const LoopStage& stage : *stages) {
@@ -62,7 +88,7 @@ class Builder {
   llvm::BasicBlock* block(const char* name) { return llvm::BasicBlock::Create(context_, name, function_); }
 
   llvm::FunctionCallee barrier() {
-    return module_.getOrInsertFunction("strata_barrier", llvm::FunctionType::get(builder_.getVoidTy(), false));
+    return module_.getOrInsertFunction(kBarrierName, llvm::FunctionType::get(builder_.getVoidTy(), false));
   }
   llvm::FunctionCallee part_barrier() {
     return module_.getOrInsertFunction("strata_part_barrier",
@@ -79,9 +105,6 @@ class Builder {
     STRATA_TRY(const BlockFunction body, prepare_block_function(module_, work.function));
     if (body.buffers != work.slots.size())
       return invalid("{} takes {} buffers, not {}", work.function, body.buffers, work.slots.size());
-    // What one launch only reads, another one of the loop may write.
-    for (llvm::Instruction& it : llvm::instructions(*body.function))
-      it.setMetadata(llvm::LLVMContext::MD_invariant_load, nullptr);
     std::vector<llvm::Type*> types(body.function->getFunctionType()->params());
     types.push_back(i32_);
     auto* function = llvm::Function::Create(llvm::FunctionType::get(builder_.getVoidTy(), types, false),
@@ -113,10 +136,10 @@ class Builder {
       auto* call = llvm::dyn_cast<llvm::CallInst>(&it);
       llvm::Function* callee = call == nullptr ? nullptr : call->getCalledFunction();
       if (callee == nullptr) continue;
-      if (callee->getName() == "strata_barrier") {
+      if (callee->getName() == kBarrierName) {
         barriers.push_back(call);
-      } else if (!callee->isDeclaration()) {
-        return unsupported("{} has barriers and calls {}", work.function, callee->getName().str());
+      } else if (reaches_barrier(*callee)) {
+        return unsupported("{} calls {}, which has a barrier", work.function, callee->getName().str());
       }
     }
     for (llvm::CallInst* call : barriers) {
