@@ -297,7 +297,12 @@ ENTRY e {{
     if (below(4) == 0) return fmt::format("x{}", i);
     const std::string sum = add(
         ".sum", shape, fmt::format("reduce(x{}, {}), dimensions={{{}}}, to_apply=add", below(2), zero, i == 2 ? 1 : 0));
-    return bounded(add(".more", shape, fmt::format("add({}, x{})", sum, i)));
+    // Means: errors of the sums stay those of the last places, whatever the order, over all iterations.
+    const std::string number =
+        add(".number", "f32[]", fmt::format("constant({})", 1.0 / static_cast<double>(i == 2 ? columns_ : rows_)));
+    const std::string share = add(".share", shape, fmt::format("broadcast({}), dimensions={{}}", number));
+    const std::string mean = add(".mean", shape, fmt::format("multiply({}, {})", sum, share));
+    return bounded(add(".more", shape, fmt::format("add({}, x{})", mean, i)));
   }
 
   std::mt19937_64 random_;
