@@ -12,13 +12,14 @@ from torch_helpers import array, assert_same, compiled  # noqa: E402
 
 import strata  # noqa: E402
 from strata.torch_backend import backend, runtime, search_time  # noqa: E402
-from strata.torch_backend.options import Options, read_options  # noqa: E402
+from strata.torch_backend.options import SECONDS, Options, read_options  # noqa: E402
 
 CACHED = search_time.FROM_THE_CACHE
+QUICK = SECONDS["quick"]
 
 
 @pytest.mark.parametrize(("options", "on_gpu"), [
-    ({}, 10), ({"effort": "none"}, 0), ({"effort": "quick"}, 10), ({"effort": "full"}, 120), ({"search_budget": 3}, 3),
+    ({}, 20), ({"effort": "none"}, 0), ({"effort": "quick"}, 20), ({"effort": "full"}, 120), ({"search_budget": 3}, 3),
     ({"effort": "full", "search_budget": 0}, 0),
 ])
 def test_seconds_by_option_and_device(options, on_gpu):
@@ -66,7 +67,7 @@ def test_modules_with_products_share_the_time(asked):
         return j0(j0(j0(x @ x + 1) + 2) @ x) * 2
 
     assert_same(compiled(f)(x), f(x))
-    assert asked == [5, 0, 5, 0]
+    assert asked == [QUICK / 2, 0, QUICK / 2, 0]
 
 
 def test_on_the_host_nothing_is_searched(asked, monkeypatch):
@@ -77,7 +78,7 @@ def test_on_the_host_nothing_is_searched(asked, monkeypatch):
 
 
 @pytest.mark.parametrize(("options", "expected"), [
-    ({}, [10, CACHED, CACHED]), ({"effort": "quick"}, [10, 10, 10]), ({"search_budget": 4}, [4, 4, 4]),
+    ({}, [QUICK, CACHED, CACHED]), ({"effort": "quick"}, [QUICK, QUICK, QUICK]), ({"search_budget": 4}, [4, 4, 4]),
 ])
 def test_other_sizes_are_not_searched_again_unasked(asked, options, expected):
     def f(x):
@@ -97,13 +98,13 @@ def test_recompilations_share_the_time(asked):
     g = compiled(f)
     for flag in (True, False):
         g(array(3, 3), flag)
-    assert asked == [10, CACHED]
+    assert asked == [QUICK, CACHED]
     asked.clear()
     # A function of its own has its own; so has the same one in a new life.
     torch.compile(lambda x: x @ x - 3, backend=backend)(array(3, 3))
-    assert asked == [10]
+    assert asked == [QUICK]
     compiled(f)(array(3, 3), True)
-    assert asked == [10, 10]
+    assert asked == [QUICK, QUICK]
 
 
 def test_what_the_cache_knows_takes_no_time(asked):
@@ -115,13 +116,13 @@ def test_what_the_cache_knows_takes_no_time(asked):
         g = compiled(f)
         g(array(3, 3), True)
     g(array(3, 3), False)
-    assert asked == [10, 10]
+    assert asked == [QUICK, QUICK]
 
 
 def test_forward_and_backward_have_their_own(asked):
     x = array(3, 3).requires_grad_()
     compiled(lambda x: (x @ x).relu().sum())(x).backward()
-    assert asked == [10, 10]
+    assert asked == [QUICK, QUICK]
 
 
 @pytest.mark.parametrize("terminal", [True, False])

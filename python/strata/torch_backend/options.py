@@ -8,7 +8,7 @@ from typing import Any
 MODES = ("auto", "kernels", "megakernel")
 EFFORTS = ("none", "quick", "full")
 # Seconds of search for each graph where search_budget is not given.
-SECONDS = {"none": 0.0, "quick": 10.0, "full": 120.0}
+SECONDS = {"none": 0.0, "quick": 20.0, "full": 120.0}
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,7 @@ class Options:
     """Options of torch.compile(model, backend="strata", options={...}).
 
     mode           "auto" or "kernels": kernels for each graph. "megakernel" is refused here: strata.Decoder is for it.
-    effort         "none": no search; "quick": 10 s of search on a GPU for each graph; "full": 120 s. Where it is not
+    effort         "none": no search; "quick": 20 s of search on a GPU for each graph; "full": 120 s. Where it is not
                    given: "quick" on a GPU, for a function with all its recompilations together; "none" on the host,
                    where nothing is ever searched. Graphs without products of matrices take no time, nor does what
                    the cache of results knows.

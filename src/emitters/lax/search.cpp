@@ -21,7 +21,11 @@ namespace {
 
 /// How many graphs of a part are proved.
 constexpr int kCandidates = 4;
-/// Of a part's time: the search with its proofs where nothing is measured behind it, and where something is; of what is
+/// Of the time: given to all parts alike; the rest goes by what they can save.
+constexpr double kEqualShare = 0.25;
+/// Of a part's time that it may always save: libraries are not always best.
+constexpr double kLeastSaved = 0.1;
+/// Of a part's time: the search with its proofs where nothing is measured after it, and where something is; of what is
 /// then left, other proofs and measuring candidates. The rest is for the part both ways.
 constexpr double kSearchAlone = 0.9;
 constexpr double kSearchBeforeMeasuring = 0.5;
@@ -97,6 +101,7 @@ std::string describe(const Graph& graph) {
 /// By the models: kernels of what is left when libraries have what they compute sooner, and that.
 struct Times {
   double all = 0;
+  double products = 0;  ///< of that, the libraries'
   /// Of the kernel that computes the result, if it is element by element: what reads the result could do that too.
   double last = 0;
 };
@@ -111,7 +116,9 @@ Times times_without(const hlo::Module& part, const Target& target, LibraryUse li
     const hlo::Instruction& root = computation.root_instruction();
     const auto call = calls.calls.find(root.name);
     if (root.opcode == hlo::Opcode::Call && call != calls.calls.end()) {
-      times.all += 1e6 * library_seconds(call->second.work, target);
+      const double one_call = 1e6 * library_seconds(call->second.work, target);
+      times.all += one_call;
+      times.products += one_call;
       continue;
     }
     times.all += one.microseconds;
@@ -315,34 +322,38 @@ LaxSearch search_lax_parts(const hlo::Module& module, const Target& target, cons
   const Searcher searcher(target, options, libraries);
   const hlo::Computation& entry = module.entry_computation();
   std::vector<LaxPart> parts = find_lax_parts(module);
-  // Equal parts are searched once, and those first that take longest by the models.
+  // Equal parts are searched once, and those first that can save most: what is not the libraries' products.
   struct Different {
     std::vector<size_t> parts;
-    double microseconds = 0;
+    double saves = 0;  ///< µs, of all of them
   };
   std::map<std::string, Different> by_key;
   std::vector<std::string> keys;
   for (size_t i = 0; i < parts.size(); ++i) {
     keys.push_back(searcher.key_of(parts[i], is_read_by_kernel(entry, parts[i].result)));
     Different& same = by_key[keys.back()];
-    same.microseconds += same.parts.empty() ? times_without(parts[i].module, target, libraries).all
-                                            : same.microseconds / static_cast<double>(same.parts.size());
+    if (same.parts.empty()) {
+      const Times times = times_without(parts[i].module, target, libraries);
+      same.saves = std::max(times.all - times.products, kLeastSaved * times.all);
+    } else {
+      same.saves += same.saves / static_cast<double>(same.parts.size());
+    }
     same.parts.push_back(i);
   }
   std::vector<const Different*> order;
   for (const auto& [key, same] : by_key) order.push_back(&same);
   std::stable_sort(order.begin(), order.end(),
-                   [](const Different* a, const Different* b) { return a->microseconds > b->microseconds; });
+                   [](const Different* a, const Different* b) { return a->saves > b->saves; });
   const Deadline whole = options.deadline.value_or(Deadline(options.seconds));
   std::map<std::string, LaxDecision> known;
   std::vector<LaxPart> taken;
   double left = std::accumulate(order.begin(), order.end(), 0.0,
-                                [](double all, const Different* one) { return all + one->microseconds; });
+                                [](double all, const Different* one) { return all + one->saves; });
   for (size_t next = 0; next < order.size(); ++next) {
     const bool last = next + 1 == order.size();
     const double equal = 1.0 / static_cast<double>(order.size() - next);
-    const Deadline deadline = whole.share(last ? 1 : 0.5 * (equal + order[next]->microseconds / left));
-    left -= order[next]->microseconds;
+    const Deadline deadline = whole.share(last ? 1 : std::lerp(order[next]->saves / left, equal, kEqualShare));
+    left -= order[next]->saves;
     for (const size_t i : order[next]->parts) {
       const std::string& name = entry[parts[i].result].name;
       const std::string called = fmt::format("part {} of {} ({})", next + 1, order.size(), name);
