@@ -16,6 +16,8 @@ namespace strata::emitters {
 namespace {
 
 constexpr int kMostThreads = 1024;
+constexpr int kWarp = 32;
+constexpr int64_t kMostArguments = 4000;  ///< PTX has 32,764 bytes for them
 /// Blocks that a block computes one after the other in an iteration, at most: beyond it kernels of their own, of which
 /// more threads run at the same time, make up for the time between them.
 constexpr int64_t kMostRounds = 8;
@@ -23,7 +25,10 @@ constexpr int64_t kMostSerialRounds = 2;
 constexpr int64_t kMostSerialBytes = 4096;
 constexpr int64_t kBytesOfAThread = 16;
 
-int64_t divided_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+template <typename Integer>
+Integer divided_up(Integer a, Integer b) {
+  return (a + b - 1) / b;
+}
 
 class Planner {
  public:
@@ -49,6 +54,7 @@ class Planner {
       if (groups(made, it.work) > kMostRounds * made.blocks) return false;
     }
     add_stages(made);
+    if (std::ssize(arguments_) > kMostArguments) return false;
     made.buffers = static_cast<int>(arguments_.size()) + 1;
     arguments = std::move(arguments_);
     return true;
@@ -113,7 +119,9 @@ class Planner {
       if (root(it.next).role == BufferRole::Carried) writers_.try_emplace(root(it.next).name, i);
     }
     made.answer = answer;
-    return answer >= 0;
+    // Blocks read the answer without waiting for each other: an iteration must not write over it.
+    return answer >= 0 &&
+           !(made.values[static_cast<size_t>(answer)].changes && is_in_place(static_cast<size_t>(answer)));
   }
 
   /// Adds what is done with it, in order.
@@ -192,6 +200,7 @@ class Planner {
       all = std::max(all, it.work.blocks * it.work.threads);
     }
     if (all > int64_t{made.threads} * target_.multiprocessors) made.threads = kMostThreads;
+    made.threads = divided_up(made.threads, kWarp) * kWarp;
   }
 
   LoopFunction made_of(const LoopFunction& made) const {
@@ -294,7 +303,7 @@ std::optional<LoopKernel> loop_kernel(const LaunchManifest& manifest, const GpuL
   made.function_.name = name;
   if (!Planner(manifest, loop, fusions, options.target).plan(made.function_, made.arguments_)) return std::nullopt;
   made.ptx_ = ptx_of(fusions, made.function_, options.target);
-  if (!made.ptx_ && made.ptx_.error().code == ErrorCode::Unsupported) return std::nullopt;
+  if (!made.ptx_ && made.ptx_.error().code != ErrorCode::Environment) return std::nullopt;
   made.fusions_ = fusions;
   return made;
 }

@@ -318,6 +318,69 @@ TEST(LoopKernel, RandomBodiesAreWhatTheInterpreterComputes) {
   }
 }
 
+/// Two sums that do not need each other.
+TEST(LoopKernel, SumsRowsOfTwoLengths) {
+  const auto loop = checked(R"(HloModule rows
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT r = f32[] add(a, b)
+}
+condition {
+  s = (f32[256,4096], f32[64,16384], f32[256], f32[64], s32[]) parameter(0)
+  i = s32[] get-tuple-element(s), index=4
+  n = f32[256] get-tuple-element(s), index=2
+  some = f32[1] slice(n), slice={[0:1]}
+  first = f32[] reshape(some)
+  far = f32[] constant(1e6)
+  most = s32[] constant(3)
+  near = pred[] compare(first, far), direction=LT
+  more = pred[] compare(i, most), direction=LT
+  ROOT r = pred[] and(near, more)
+}
+body {
+  s = (f32[256,4096], f32[64,16384], f32[256], f32[64], s32[]) parameter(0)
+  x = f32[256,4096] get-tuple-element(s), index=0
+  y = f32[64,16384] get-tuple-element(s), index=1
+  p = f32[256] get-tuple-element(s), index=2
+  q = f32[64] get-tuple-element(s), index=3
+  i = s32[] get-tuple-element(s), index=4
+  zero = f32[] constant(0)
+  part = f32[] constant(0.001)
+  p.all = f32[256,4096] broadcast(p), dimensions={0}
+  q.all = f32[64,16384] broadcast(q), dimensions={0}
+  x.p = f32[256,4096] add(x, p.all)
+  y.q = f32[64,16384] add(y, q.all)
+  x.c = f32[256,4096] cosine(x.p)
+  y.c = f32[64,16384] cosine(y.q)
+  xs = f32[256] reduce(x.c, zero), dimensions={1}, to_apply=add
+  ys = f32[64] reduce(y.c, zero), dimensions={1}, to_apply=add
+  parts.p = f32[256] broadcast(part), dimensions={}
+  parts.q = f32[64] broadcast(part), dimensions={}
+  xm = f32[256] multiply(xs, parts.p)
+  ym = f32[64] multiply(ys, parts.q)
+  pn = f32[256] add(p, xm)
+  qn = f32[64] add(q, ym)
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  ROOT r = (f32[256,4096], f32[64,16384], f32[256], f32[64], s32[]) tuple(x, y, pn, qn, j)
+}
+ENTRY e {
+  x = f32[256,4096] parameter(0)
+  y = f32[64,16384] parameter(1)
+  p = f32[256] parameter(2)
+  q = f32[64] parameter(3)
+  i = s32[] constant(0)
+  s = (f32[256,4096], f32[64,16384], f32[256], f32[64], s32[]) tuple(x, y, p, q, i)
+  w = (f32[256,4096], f32[64,16384], f32[256], f32[64], s32[]) while(s), condition=condition, body=body
+  pw = f32[256] get-tuple-element(w), index=2
+  qw = f32[64] get-tuple-element(w), index=3
+  ROOT r = (f32[256], f32[64]) tuple(pw, qw)
+}
+)");
+  ASSERT_TRUE(loop);
+}
+
 TEST(LoopKernel, OthersStayLoops) {
   // Of iterations that are counted, and of so much work that kernels of their own are better.
   std::string counted = until_small(7, 11, 20);

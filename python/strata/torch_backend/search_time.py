@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 
@@ -71,9 +72,14 @@ class SearchProgress:
         elif not line and self._begun is not None:
             self._spent[0] += now - self._begun
             self._begun = None
-        if line and now - self._first >= QUIET_SECONDS and sys.stderr.isatty():
-            print(f"\rstrata: {now - self._first:4.1f} s  {line}\x1b[K", end="", file=sys.stderr, flush=True)
+        if line and now - self._first >= QUIET_SECONDS and getattr(sys.stderr, "isatty", bool)():
+            self._show(f"\rstrata: {now - self._first:4.1f} s  {line}\x1b[K")
             self._shown = True
+
+    @staticmethod
+    def _show(text: str) -> None:
+        with contextlib.suppress(OSError, ValueError):  # a terminal that has gone does not end a compilation
+            print(text, end="", file=sys.stderr, flush=True)
 
     def __enter__(self) -> "SearchProgress":
         return self
@@ -81,4 +87,4 @@ class SearchProgress:
     def __exit__(self, *_) -> None:
         self("")
         if self._shown:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+            self._show("\r\x1b[K")

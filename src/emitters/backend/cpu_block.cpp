@@ -96,6 +96,14 @@ class Block {
     bool any = false;
     for (int i = waiting; i < count_; ++i) {
       const Thread& thread = *threads_[i];
+      if (thread.state == State::WaitsPartBarrier) {
+        for (int other = i + 1; other < count_; ++other) {
+          const Thread& also = *threads_[other];
+          if (also.state == State::WaitsPartBarrier && also.value == thread.value && also.operand != thread.operand)
+            return invalid("threads {} and {} of block {} wait in barrier {} of a part of {} and of {} threads", i,
+                           other, block_, thread.value, thread.operand, also.operand);
+        }
+      }
       const auto size = static_cast<int>(thread.operand), first = static_cast<int>(thread.value) * size;
       if (thread.state != State::WaitsPartBarrier || i != first || first + size > count_) continue;
       const auto waits_too = [&](const std::unique_ptr<Thread>& other) {

@@ -301,11 +301,17 @@ class Builder {
   }
 
   void run(const LoopStage& stage, const Pointers& at, llvm::Value* first, llvm::Value* step) {
+    bool is_busy = false;  // parts of the block may still use its barriers or shared memory
     for (const LoopWork& work : stage.works) {
       switch (work.kind) {
-        case LoopWork::Kind::Call:
+        case LoopWork::Kind::Call: {
+          const bool uses = parts_.at(work.function).waits || work.shared_bytes > 0;
+          // Its parts are others, of other threads.
+          if (is_busy && uses) builder_.CreateCall(barrier());
           call(work, at, first, step);
+          is_busy |= uses;
           break;
+        }
         case LoopWork::Kind::Copy:
           copy(work.bytes, at(work.slots[0]), at(work.slots[1]), first, step);
           break;

@@ -334,7 +334,8 @@ LaxSearch search_lax_parts(const hlo::Module& module, const Target& target, cons
     Different& same = by_key[keys.back()];
     if (same.parts.empty()) {
       const Times times = times_without(parts[i].module, target, libraries);
-      same.saves = std::max(times.all - times.products, kLeastSaved * times.all);
+      const double saves = std::max(times.all - times.products, kLeastSaved * times.all);
+      same.saves = std::isfinite(saves) ? saves : 0;  // of what no model knows
     } else {
       same.saves += same.saves / static_cast<double>(same.parts.size());
     }
@@ -352,7 +353,8 @@ LaxSearch search_lax_parts(const hlo::Module& module, const Target& target, cons
   for (size_t next = 0; next < order.size(); ++next) {
     const bool last = next + 1 == order.size();
     const double equal = 1.0 / static_cast<double>(order.size() - next);
-    const Deadline deadline = whole.share(last ? 1 : std::lerp(order[next]->saves / left, equal, kEqualShare));
+    const double gain = left > 0 ? std::min(order[next]->saves / left, 1.0) : equal;
+    const Deadline deadline = whole.share(last ? 1 : std::lerp(gain, equal, kEqualShare));
     left -= order[next]->saves;
     for (const size_t i : order[next]->parts) {
       const std::string& name = entry[parts[i].result].name;

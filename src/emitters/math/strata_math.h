@@ -59,8 +59,9 @@ double STRATA_MATH_SYMBOL(strata_abs_c128)(double re, double im);
 /// The inverse of erf: NaN outside [-1, 1], infinite at both ends; to 4 ulp, on NVPTX 6.
 float STRATA_MATH_SYMBOL(strata_erf_inv_f32)(float x);
 
-/// x / y and the square root, on NVPTX without a branch: 0.51 ulp there, quotients below 2^-100 2 ulp, and exact where
-/// the result is a normal float. Of quotients the last four numbers before infinity may be infinite.
+/// x / y and the square root, on NVPTX without a branch: 0.51 ulp there, quotients below 2^-100 2 ulp (0 in place of
+/// the smallest), and from there on exact where the result is a normal float. Of quotients the last four numbers before
+/// infinity may be infinite.
 float STRATA_MATH_SYMBOL(strata_divide_f32)(float x, float y);
 float STRATA_MATH_SYMBOL(strata_sqrt_f32)(float x);
 
