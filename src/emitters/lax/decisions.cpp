@@ -23,7 +23,8 @@ std::string text_of(const LaxDecision& decision) {
   return Json{{"graph", print(*step.graph)},
               {"manifest", *manifest},
               {"reason", step.reason},
-              {"microseconds", decision.microseconds}}
+              {"microseconds", decision.microseconds},
+              {"others", decision.others}}
              .dump() +
          "\n" + step.cubin;
 }
@@ -51,6 +52,7 @@ LaxDecision decision_of(const std::string& text, const LaxPart& part, const Targ
   step.cubin = text.substr(line + 1);
   decision.step = std::move(step);
   decision.microseconds = json.at("microseconds");
+  decision.others = json.at("others");
   return decision;
 }
 

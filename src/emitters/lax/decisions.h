@@ -14,7 +14,8 @@ namespace strata::emitters {
 /// What became of a part: a step, or why there is none.
 struct LaxDecision {
   std::optional<LaxStep> step;
-  double microseconds = 0;  ///< of the step, measured or by the model, with what lies around it
+  double microseconds = 0;  ///< of the step, measured or by the model
+  double others = 0;        ///< of the kernels and libraries that it replaces, in the same way
   std::string why_not;
   /// Whether more time for the same search is what it would take to decide otherwise. Where something was missing, a
   /// compiler or time to measure, the next run may have it.

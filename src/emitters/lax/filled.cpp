@@ -283,18 +283,4 @@ bool is_filled(const LaxPart& part) {
   return false;
 }
 
-double microseconds_of_filling(const LaxPart& part, const Target& target) {
-  double seconds = 0;
-  const auto copy = [&](const Shape& from, const Shape& to) {
-    if (from.element_count() == to.element_count()) return;
-    const auto elements = static_cast<double>(from.element_count() + to.element_count());
-    seconds += target.kernel_seconds() + elements * hlo::byte_width(to.type) / target.rates.copy_bandwidth;
-  };
-  const hlo::Computation &own = part.module.entry_computation(), &called = part.permuted.entry_computation();
-  for (size_t i = 0; i < own.parameters.size(); ++i)
-    copy(own[own.parameters[i]].shape, called[called.parameters[i]].shape);
-  copy(called.root_instruction().shape, own.root_instruction().shape);
-  return 1e6 * seconds;
-}
-
 }  // namespace strata::emitters

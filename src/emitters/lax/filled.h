@@ -4,7 +4,6 @@
 #include <optional>
 
 #include "emitters/lax/parts.h"
-#include "machine/target.h"
 
 namespace strata::emitters {
 
@@ -20,8 +19,5 @@ std::optional<LaxPart> filled(const LaxPart& part);
 
 /// Whether the call has other sizes than the module.
 bool is_filled(const LaxPart& part);
-
-/// By the model, what filling the inputs and cutting the result takes.
-double microseconds_of_filling(const LaxPart& part, const Target& target);
 
 }  // namespace strata::emitters

@@ -107,6 +107,8 @@ class Finder {
         users_[static_cast<size_t>(operand)].push_back(static_cast<InstructionId>(i));
     }
     for (const Known known : known_instructions(from_)) known_.push_back(known != Known::No);
+    for (const Instruction& it : from_.instructions)
+      transposed_.push_back(it.opcode == Opcode::Transpose && is_parameter(it.operands[0]));
     taken_.assign(from_.instructions.size(), false);
   }
 
@@ -114,7 +116,13 @@ class Finder {
     std::vector<LaxPart> parts;
     for (size_t i = 0; i < from_.instructions.size(); ++i) {
       if (from_.instructions[i].opcode != Opcode::Dot || taken_[i]) continue;
-      std::optional<LaxPart> part = grow(static_cast<InstructionId>(i));
+      const auto dot = static_cast<InstructionId>(i);
+      std::optional<LaxPart> part = grow(dot);
+      if (!part) {
+        copies_transposes_ = false;
+        part = grow(dot);
+        copies_transposes_ = true;
+      }
       if (!part) continue;
       for (const InstructionId id : part->members) taken_[static_cast<size_t>(id)] = true;
       parts.push_back(*std::move(part));
@@ -124,8 +132,20 @@ class Finder {
   }
 
  private:
-  /// Whether parts have a copy of it.
-  bool is_copied(InstructionId id) const { return known_[static_cast<size_t>(id)]; }
+  /// Whether it is a parameter, or only another shape of one.
+  bool is_parameter(InstructionId id) const {
+    const Instruction* it = &from_[id];
+    while (it->opcode == Opcode::Reshape || it->opcode == Opcode::Bitcast || it->opcode == Opcode::Copy)
+      it = &from_[it->operands[0]];
+    return it->opcode == Opcode::Parameter;
+  }
+
+  /// Whether parts have a copy of it: what is known, and transposes of parameters, which are another way to read them.
+  /// A part without these would have arrays transposed that libraries and kernels read as they lie.
+  bool is_copied(InstructionId id) const {
+    const auto at = static_cast<size_t>(id);
+    return known_[at] || (copies_transposes_ && transposed_[at]);
+  }
 
   /// The type that a product's part has: of what its operands are before they are made wider.
   ElementType type_of(const Instruction& dot) const {
@@ -341,7 +361,8 @@ class Finder {
   const hlo::Module& module_;
   const Computation& from_;
   std::vector<std::vector<InstructionId>> users_;
-  std::vector<bool> known_, taken_;
+  std::vector<bool> known_, transposed_, taken_;
+  bool copies_transposes_ = true;
 };
 
 }  // namespace

@@ -330,5 +330,31 @@ TEST(LaxToIr, RandomComputationsAreTheSamePrograms) {
   EXPECT_GT(parts, 400);
 }
 
+TEST(LaxParts, TransposesOfParametersAreOnlyAnotherWayToReadThem) {
+  // Two products read the same weights, so that the transpose could not be a part's own.
+  const hlo::Module module = flat(R"(HloModule m
+ENTRY e {
+  x = f16[2,64] parameter(0)
+  w = f16[128,64] parameter(1)
+  b = f16[128] parameter(2)
+  y = f16[2,64] parameter(3)
+  t = f16[64,128] transpose(w), dimensions={1,0}
+  p = f16[2,128] dot(x, t), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  bs = f16[2,128] broadcast(b), dimensions={1}
+  a = f16[2,128] add(p, bs)
+  q = f16[2,128] dot(y, t), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  d = f16[128] parameter(4)
+  ds = f16[2,128] broadcast(d), dimensions={1}
+  c = f16[2,128] multiply(q, ds)
+  ROOT r = (f16[2,128], f16[2,128]) tuple(a, c)
+})");
+  const std::vector<LaxPart> parts = find_lax_parts(module);
+  ASSERT_EQ(parts.size(), 2U);
+  for (const LaxPart& part : parts)
+    for (const hlo::InstructionId input : part.inputs)
+      EXPECT_EQ(module.entry_computation()[input].opcode, hlo::Opcode::Parameter);
+  EXPECT_EQ(difference(module, parts, 16), "");
+}
+
 }  // namespace
 }  // namespace strata::emitters

@@ -3,15 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <optional>
 
-#include "emitters/fusion/pass.h"
 #include "emitters/lax/decisions.h"
 #include "emitters/lax/filled.h"
+#include "emitters/lax/surroundings.h"
+#include "hlo/text.h"
 #include "ir/text.h"
 #include "runtime/compile.h"
-#include "superopt/codegen/libraries.h"
 #include "superopt/prove.h"
 #include "superopt/superoptimize.h"
 #include "superopt/tune.h"
@@ -98,53 +99,13 @@ std::string describe(const Graph& graph) {
   return fmt::format("{}", fmt::join(kernels, " → "));
 }
 
-/// By the models: kernels of what is left when libraries have what they compute sooner, and that.
-struct Times {
-  double all = 0;
-  double products = 0;  ///< of that, the libraries'
-  /// Of the kernel that computes the result, if it is element by element: what reads the result could do that too.
-  double last = 0;
-};
-Times times_without(const hlo::Module& part, const Target& target, LibraryUse libraries) {
-  LibraryCalls calls{part, {}, {}};
-  if (libraries != LibraryUse::Never)
-    calls = find_library_calls(prepare_for_libraries(part, target, libraries), target, libraries);
-  const hlo::InstructionId result = calls.module.entry_computation().root;
-  Times times;
-  for (const ProgramPart& one : fuse(calls.module, target)) {
-    const hlo::Computation& computation = one.module.entry_computation();
-    const hlo::Instruction& root = computation.root_instruction();
-    const auto call = calls.calls.find(root.name);
-    if (root.opcode == hlo::Opcode::Call && call != calls.calls.end()) {
-      const double one_call = 1e6 * library_seconds(call->second.work, target);
-      times.all += one_call;
-      times.products += one_call;
-      continue;
-    }
-    times.all += one.microseconds;
-    const bool elementwise = std::none_of(
-        computation.instructions.begin(), computation.instructions.end(),
-        [](const hlo::Instruction& it) { return it.opcode == hlo::Opcode::Reduce || it.opcode == hlo::Opcode::Dot; });
-    if (elementwise && one.outputs.size() == 1 && one.outputs[0].instruction == result) times.last = one.microseconds;
-  }
-  return times;
-}
-
-/// Whether a kernel of the emitters reads the value.
-bool is_read_by_kernel(const hlo::Computation& entry, hlo::InstructionId value) {
-  return std::any_of(entry.instructions.begin(), entry.instructions.end(), [&](const hlo::Instruction& it) {
-    const bool reads = std::find(it.operands.begin(), it.operands.end(), value) != it.operands.end();
-    return reads && it.opcode != hlo::Opcode::Dot && it.opcode != hlo::Opcode::Convolution &&
-           it.opcode != hlo::Opcode::Tuple;
-  });
-}
-
-/// Of the transpose behind a part whose result lies otherwise, by the model.
-double microseconds_of_transpose(const LaxPart& part, const Target& target) {
-  if (std::is_sorted(part.permutation.begin(), part.permutation.end())) return 0;
-  const hlo::Shape& shape = part.module.entry_computation().root_instruction().shape;
-  const double bytes = 2.0 * static_cast<double>(shape.element_count()) * hlo::byte_width(shape.type);
-  return 1e6 * (target.kernel_seconds() + bytes / target.rates.copy_bandwidth);
+/// Of the arrays that are filled up: "3×70, 70×5".
+std::string own_sizes(const LaxPart& part) {
+  const hlo::Computation& entry = part.module.entry_computation();
+  std::vector<std::string> sizes;
+  for (const hlo::InstructionId id : entry.parameters)
+    sizes.push_back(fmt::format("{}", fmt::join(entry[id].shape.dims, "×")));
+  return fmt::format("{}", fmt::join(sizes, ", "));
 }
 
 class Searcher {
@@ -152,25 +113,24 @@ class Searcher {
   Searcher(const Target& target, const LaxOptions& options, LibraryUse libraries)
       : target_(target), options_(options), libraries_(libraries) {}
 
-  /// `is_read`: by a kernel of the emitters. `called`: the part, for progress. Ends with the deadline, but for what is
+  /// `called`: the part, for progress. Ends with the deadline, but for what is
   /// being compiled or timed then.
-  LaxDecision run(const LaxPart& part, bool is_read, const Deadline& deadline, const std::string& called) const {
-    const std::string key = key_of(part, is_read);
+  LaxDecision run(const LaxPart& part, const Deadline& deadline, const std::string& called) const {
+    const std::string key = key_of(part);
     if (std::optional<LaxDecision> known = known_decision(part, key)) return *std::move(known);
-    if (deadline.passed()) return {std::nullopt, 0, spent(), false};
-    LaxDecision decision = search(part, is_read, deadline, called);
+    if (deadline.passed()) return {std::nullopt, 0, 0, spent(), false};
+    LaxDecision decision = search(part, deadline, called);
     if (options_.progress) options_.progress("");
     if (options_.cache != nullptr) store_decision(*options_.cache, key, options_.seconds, decision);
     return decision;
   }
 
   /// All that a decision depends on, but the time that it had.
-  std::string key_of(const LaxPart& part, bool is_read) const {
-    return fmt::format("{}\n{} {} libraries={} read={} wide={} order={} filling={}\n{}", build_identity(),
-                       target_.identity(), options_.microseconds ? options_.device : "by the model",
-                       libraries_ != LibraryUse::Never, is_read, part.program.wide_values,
-                       fmt::join(part.permutation, ","), microseconds_of_filling(part, target_),
-                       print(*part.program.graph));
+  std::string key_of(const LaxPart& part) const {
+    return fmt::format("{}\n{} {} libraries={} wide={} order={} filled={}\n{}", build_identity(), target_.identity(),
+                       options_.microseconds ? options_.device : "by the model", libraries_ != LibraryUse::Never,
+                       part.program.wide_values, fmt::join(part.permutation, ","),
+                       is_filled(part) ? own_sizes(part) : "", print(*part.program.graph));
   }
 
  private:
@@ -201,7 +161,7 @@ class Searcher {
     return known;
   }
 
-  LaxDecision search(const LaxPart& part, bool is_read, const Deadline& deadline, const std::string& called) const {
+  LaxDecision search(const LaxPart& part, const Deadline& deadline, const std::string& called) const {
     const bool measures = options_.measures || options_.microseconds;
     SuperoptimizeOptions work = options_within(deadline.share(measures ? kSearchBeforeMeasuring : kSearchAlone));
     if (options_.progress) {
@@ -212,22 +172,23 @@ class Searcher {
       };
     }
     Result<Superoptimized> found = superoptimize(part.program.graph, work);
-    if (!found) return {std::nullopt, 0, found.error().message, true};
+    if (!found) return {std::nullopt, 0, 0, found.error().message, true};
     work.deadline = deadline;
     const GraphPtr first = found->candidates.front().graph;
     const std::string against = objection(*first, part.program);
     std::erase_if(found->candidates, [&](const Candidate& c) { return !objection(*c.graph, part.program).empty(); });
-    if (found->candidates.empty()) return {std::nullopt, 0, "nothing else was found, and " + against, true};
+    if (found->candidates.empty()) return {std::nullopt, 0, 0, "nothing else was found, and " + against, true};
     if (found->candidates.front().graph != first) {
       take_first_proved(*found, work, deadline.share(kLateProofs));
-      if (const auto made = generate(*found, work); !made) return {std::nullopt, 0, made.error().message, true};
+      if (const auto made = generate(*found, work); !made) return {std::nullopt, 0, 0, made.error().message, true};
     }
     if (options_.progress && measures) options_.progress("measures " + called);
     const std::string measured = measure(*found, work, deadline);
     const std::string against_fastest = objection(*found->candidates.front().graph, part.program);
-    if (!against_fastest.empty()) return {std::nullopt, 0, "the fastest that was measured: " + against_fastest, true};
-    if (options_.microseconds && deadline.passed()) return {std::nullopt, 0, spent(), false};
-    return decide(part, is_read, *found, measured);
+    if (!against_fastest.empty())
+      return {std::nullopt, 0, 0, "the fastest that was measured: " + against_fastest, true};
+    if (options_.microseconds && deadline.passed()) return {std::nullopt, 0, 0, spent(), false};
+    return decide(part, *found, measured);
   }
 
   Result<void> generate(Superoptimized& found, const SuperoptimizeOptions& work) const {
@@ -264,47 +225,140 @@ class Searcher {
     return ", not measured: " + made.error().message;
   }
 
-  LaxDecision decide(const LaxPart& part, bool is_read, const Superoptimized& found,
-                     const std::string& measured) const {
+  LaxDecision decide(const LaxPart& part, const Superoptimized& found, const std::string& measured) const {
     const Candidate& best = found.candidates.front();
     LaxStep step;
     step.graph = best.graph;
     std::optional<std::vector<int>> inputs = inputs_of(*best.graph, part.program);
-    if (!inputs) return {std::nullopt, 0, "its µGraph has inputs that the part has not", true};
+    if (!inputs) return {std::nullopt, 0, 0, "its µGraph has inputs that the part has not", true};
     step.inputs = *std::move(inputs);
     Result<LaunchManifest> manifest = parse_launch_manifest(launch_manifest(found.code));
-    if (!manifest) return {std::nullopt, 0, manifest.error().message, true};
+    if (!manifest) return {std::nullopt, 0, 0, manifest.error().message, true};
     step.manifest = *std::move(manifest);
     step.cubin.assign(found.cubin.begin(), found.cubin.end());
 
     double with = best.cost.seconds * 1e6;
-    const Times others = times_without(part.module, target_, libraries_);
-    double without = others.all;
+    double without = microseconds_of(part.module, target_, libraries_).all;
     std::string how = "by the model";
     if (options_.microseconds) {
-      if (found.compile_error) return {std::nullopt, 0, found.compile_error->message, false};
+      if (found.compile_error) return {std::nullopt, 0, 0, found.compile_error->message, false};
       const Result<double> mine = options_.microseconds(part.permuted, &step);
       const Result<double> theirs = options_.microseconds(part.module, nullptr);
-      if (!mine || !theirs) return {std::nullopt, 0, (mine ? theirs : mine).error().message, false};
+      if (!mine || !theirs) return {std::nullopt, 0, 0, (mine ? theirs : mine).error().message, false};
       with = *mine;
       without = *theirs;
       how = "measured";
     }
-    with += microseconds_of_transpose(part, target_) + microseconds_of_filling(part, target_);
-    if (is_read) without -= others.last;
     const std::string times = fmt::format("{:.3g} µs {}; kernels and libraries take {:.3g}", with, how, without);
     const std::string what = fmt::format("{}{}", describe(*best.graph), measured);
-    if (with >= without) return {std::nullopt, 0, fmt::format("{} ({})", times, what), true};
+    if (with >= without) return {std::nullopt, 0, 0, fmt::format("{} ({})", times, what), true};
     step.reason =
         fmt::format("{}; {}; proof: {}", times, what,
                     best.verification.method == ProofMethod::Solver ? "by the solver" : best.verification.argument);
     // Without its code a step is a kernel of the emitters in the end.
-    return {std::move(step), with, {}, !found.compile_error};
+    return {std::move(step), with, without, {}, !found.compile_error};
   }
 
   const Target& target_;
   const LaxOptions& options_;
   const LibraryUse libraries_;
+};
+
+/// Parts that are searched as one.
+struct Different {
+  std::vector<LaxPart> parts;
+  double saves = 0;  ///< µs that a step may save, of all of them
+};
+
+/// Equal parts together, and those first that can save most: what is not the libraries' products.
+std::vector<Different> different_parts(const hlo::Module& module, const Target& target, LibraryUse libraries,
+                                       const Searcher& searcher) {
+  std::map<std::string, Different> by_key;
+  for (LaxPart& part : find_lax_parts(module)) {
+    Different& same = by_key[searcher.key_of(part)];
+    if (same.parts.empty()) {
+      const LaxTimes times = microseconds_of(part.module, target, libraries);
+      const double saves = std::max(times.all - times.products, kLeastSaved * times.all);
+      same.saves = std::isfinite(saves) ? saves : 0;  // of what no model knows
+    } else {
+      same.saves += same.saves / static_cast<double>(same.parts.size());
+    }
+    same.parts.push_back(std::move(part));
+  }
+  std::vector<Different> order;
+  for (auto& [key, same] : by_key) order.push_back(std::move(same));
+  std::stable_sort(order.begin(), order.end(),
+                   [](const Different& a, const Different& b) { return a.saves > b.saves; });
+  return order;
+}
+
+struct Chosen {
+  LaxPart form;  ///< the part, its filled form or a smaller part
+  LaxStep step;
+};
+
+/// Chooses for each part between its forms and what the emitters and libraries do.
+class Chooser {
+ public:
+  Chooser(const hlo::Module& module, const Target& target, LibraryUse libraries, const Searcher& searcher)
+      : module_(module), target_(target), libraries_(libraries), searcher_(searcher) {}
+
+  /// Nothing where no form is faster; why is told in `notes`.
+  std::optional<Chosen> run(const LaxPart& largest, const Deadline& deadline, const std::string& called,
+                            std::vector<std::string>& notes) {
+    for (const LaxPart* part = &largest; part != nullptr;
+         part = part->smaller.empty() ? nullptr : &part->smaller.front()) {
+      const std::optional<LaxPart> longer = filled(*part);
+      const Decided of_longer = longer ? decide(*longer, deadline.share(kFilledForm), called, notes) : Decided{};
+      const Decided as_it_is = decide(*part, deadline, called, notes);
+      const bool fills = of_longer.microseconds < as_it_is.microseconds;
+      const Decided& best = fills ? of_longer : as_it_is;
+      if (best.decision == nullptr) continue;
+      Chosen chosen{fills ? *longer : *part, *best.decision->step};
+      chosen.step.inputs = *inputs_of(*chosen.step.graph, chosen.form.program);
+      return chosen;
+    }
+    return std::nullopt;
+  }
+
+ private:
+  struct Decided {
+    const LaxDecision* decision = nullptr;  ///< none where the part is not taken
+    double microseconds = std::numeric_limits<double>::infinity();
+  };
+
+  Decided decide(const LaxPart& part, const Deadline& deadline, const std::string& called,
+                 std::vector<std::string>& notes) {
+    const std::string key = searcher_.key_of(part);
+    const auto [known, fresh] = decisions_.try_emplace(key);
+    const LaxDecision& decision = known->second;
+    if (fresh) known->second = searcher_.run(part, deadline, called);
+    std::string why_not = decision.why_not;
+    if (decision.step) {
+      const double with = decision.microseconds + microseconds_around(part, key);
+      if (with < decision.others) return {&decision, with};
+      why_not = fmt::format("{:.3g} µs with what it costs around it; kernels and libraries take {:.3g}", with,
+                            decision.others);
+    }
+    notes.push_back(fmt::format("{} with {} instructions before it{}: {}",
+                                module_.entry_computation()[part.result].name, part.members.size() - 1,
+                                is_filled(part) ? ", filled up" : "", why_not));
+    return {};
+  }
+
+  double microseconds_around(const LaxPart& part, const std::string& key) {
+    const Surroundings surroundings = surroundings_of(module_, part);
+    const auto [known, fresh] = around_.try_emplace(key + "\n" + hlo::print(surroundings.module));
+    if (fresh) known->second = emitters::microseconds_around(surroundings, target_, libraries_);
+    return known->second;
+  }
+
+  const hlo::Module& module_;
+  const Target& target_;
+  const LibraryUse libraries_;
+  const Searcher& searcher_;
+  std::map<std::string, LaxDecision> decisions_;  ///< by what they depend on
+  std::map<std::string, double> around_;          ///< µs, by that and the surroundings' text
 };
 
 }  // namespace
@@ -320,69 +374,25 @@ LaxSearch search_lax_parts(const hlo::Module& module, const Target& target, cons
                            LibraryUse libraries) {
   LaxSearch result{module, {}, {}};
   const Searcher searcher(target, options, libraries);
-  const hlo::Computation& entry = module.entry_computation();
-  std::vector<LaxPart> parts = find_lax_parts(module);
-  // Equal parts are searched once, and those first that can save most: what is not the libraries' products.
-  struct Different {
-    std::vector<size_t> parts;
-    double saves = 0;  ///< µs, of all of them
-  };
-  std::map<std::string, Different> by_key;
-  std::vector<std::string> keys;
-  for (size_t i = 0; i < parts.size(); ++i) {
-    keys.push_back(searcher.key_of(parts[i], is_read_by_kernel(entry, parts[i].result)));
-    Different& same = by_key[keys.back()];
-    if (same.parts.empty()) {
-      const Times times = times_without(parts[i].module, target, libraries);
-      const double saves = std::max(times.all - times.products, kLeastSaved * times.all);
-      same.saves = std::isfinite(saves) ? saves : 0;  // of what no model knows
-    } else {
-      same.saves += same.saves / static_cast<double>(same.parts.size());
-    }
-    same.parts.push_back(i);
-  }
-  std::vector<const Different*> order;
-  for (const auto& [key, same] : by_key) order.push_back(&same);
-  std::stable_sort(order.begin(), order.end(),
-                   [](const Different* a, const Different* b) { return a->saves > b->saves; });
+  Chooser chooser(module, target, libraries, searcher);
+  const std::vector<Different> order = different_parts(module, target, libraries, searcher);
   const Deadline whole = options.deadline.value_or(Deadline(options.seconds));
-  std::map<std::string, LaxDecision> known;
   std::vector<LaxPart> taken;
   double left = std::accumulate(order.begin(), order.end(), 0.0,
-                                [](double all, const Different* one) { return all + one->saves; });
+                                [](double all, const Different& one) { return all + one.saves; });
   for (size_t next = 0; next < order.size(); ++next) {
     const bool last = next + 1 == order.size();
     const double equal = 1.0 / static_cast<double>(order.size() - next);
-    const double gain = left > 0 ? std::min(order[next]->saves / left, 1.0) : equal;
+    const double gain = left > 0 ? std::min(order[next].saves / left, 1.0) : equal;
     const Deadline deadline = whole.share(last ? 1 : std::lerp(gain, equal, kEqualShare));
-    left -= order[next]->saves;
-    for (const size_t i : order[next]->parts) {
-      const std::string& name = entry[parts[i].result].name;
+    left -= order[next].saves;
+    for (const LaxPart& part : order[next].parts) {
+      const std::string& name = module.entry_computation()[part.result].name;
       const std::string called = fmt::format("part {} of {} ({})", next + 1, order.size(), name);
-      const auto decide = [&](const LaxPart& part, const Deadline& until) -> const LaxDecision& {
-        const bool is_read = is_read_by_kernel(entry, part.result);
-        const auto [decision, fresh] = known.try_emplace(searcher.key_of(part, is_read));
-        if (fresh) decision->second = searcher.run(part, is_read, until, called);
-        if (!decision->second.step)
-          result.notes.push_back(fmt::format("{} with {} instructions before it{}: {}", name, part.members.size() - 1,
-                                             is_filled(part) ? ", filled up" : "", decision->second.why_not));
-        return decision->second;
-      };
-      for (const LaxPart* part = &parts[i]; part != nullptr;
-           part = part->smaller.empty() ? nullptr : &part->smaller.front()) {
-        const std::optional<LaxPart> longer = filled(*part);
-        const LaxDecision* best = longer ? &decide(*longer, deadline.share(kFilledForm)) : nullptr;
-        const LaxDecision& as_it_is = decide(*part, deadline);
-        const bool fills =
-            best != nullptr && best->step && (!as_it_is.step || best->microseconds < as_it_is.microseconds);
-        if (!fills) best = &as_it_is;
-        if (!best->step) continue;
-        const LaxPart& form = fills ? *longer : *part;
-        LaxStep& step = result.steps[name] = *best->step;
-        step.inputs = *inputs_of(*step.graph, form.program);
-        taken.push_back(form);
-        break;
-      }
+      std::optional<Chosen> chosen = chooser.run(part, deadline, called, result.notes);
+      if (!chosen) continue;
+      result.steps[name] = std::move(chosen->step);
+      taken.push_back(std::move(chosen->form));
     }
   }
   std::sort(taken.begin(), taken.end(), [](const LaxPart& a, const LaxPart& b) { return a.result < b.result; });
