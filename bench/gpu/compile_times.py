@@ -113,6 +113,8 @@ def main():
     import module_operators  # noqa: F401, more modules
     import module_fresh_layers  # noqa: F401
     import module_fresh_shapes  # noqa: F401
+    import module_more_layers  # noqa: F401
+    import module_more_steps  # noqa: F401
     import module_odd_blocks  # noqa: F401
     import module_odd_layers  # noqa: F401
     import module_odd_models  # noqa: F401
