@@ -99,15 +99,30 @@ struct WindowAttributes {
   std::vector<WindowDimension> window;
 };
 
-/// How far operands of f32 may be rounded before they are multiplied.
+/// How far operands may be rounded before they are multiplied.
 enum class DotPrecision : uint8_t {
   Default,  ///< the module does not say
-  Exact,    ///< not at all: operand_precision of high or highest, or an algorithm of another kind than Tf32
+  Exact,    ///< not at all: operand_precision of high or highest, or an algorithm of another kind than the following
   Tf32,     ///< to the 11 significant bits of TF32: algorithm=dot_tf32_tf32_f32
+  Bf16,     ///< to bf16: algorithm=dot_bf16_bf16_f32
+  F16,      ///< to f16: algorithm=dot_f16_f16_f32
 };
 
-/// The name of DotPrecision::Tf32 in HLO's text.
-constexpr std::string_view kTf32Algorithm = "dot_tf32_tf32_f32";
+/// The algorithm that asks for a precision, in HLO's text; empty where none does.
+constexpr std::string_view algorithm_of(DotPrecision precision) {
+  switch (precision) {
+    case DotPrecision::Tf32:
+      return "dot_tf32_tf32_f32";
+    case DotPrecision::Bf16:
+      return "dot_bf16_bf16_f32";
+    case DotPrecision::F16:
+      return "dot_f16_f16_f32";
+    case DotPrecision::Default:
+    case DotPrecision::Exact:
+      break;
+  }
+  return "";
+}
 
 struct DotAttributes {
   std::vector<int64_t> lhs_batch, rhs_batch, lhs_contracting, rhs_contracting;

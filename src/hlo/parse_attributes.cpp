@@ -327,8 +327,11 @@ class AttributeParser : private AttributeValues {
   DotPrecision precision() {
     const Entry* algorithm = list_.take("algorithm");
     const Entry* operands = list_.take("operand_precision");
-    if (algorithm != nullptr && algorithm->value != "dot_any_f8_any_f8_f32")
-      return algorithm->value == kTf32Algorithm ? DotPrecision::Tf32 : DotPrecision::Exact;
+    if (algorithm != nullptr && algorithm->value != "dot_any_f8_any_f8_f32") {
+      for (const DotPrecision one : {DotPrecision::Tf32, DotPrecision::Bf16, DotPrecision::F16})
+        if (algorithm->value == algorithm_of(one)) return one;
+      return DotPrecision::Exact;
+    }
     const bool high = operands != nullptr && operands->value.find("high") != std::string::npos;
     return high ? DotPrecision::Exact : DotPrecision::Default;
   }

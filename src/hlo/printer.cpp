@@ -155,7 +155,8 @@ struct AttributePrinter {
     add("rhs_batch_dims", a.rhs_batch);
     add("rhs_contracting_dims", a.rhs_contracting);
     if (a.precision == DotPrecision::Exact) text += ", operand_precision={highest,highest}";
-    if (a.precision == DotPrecision::Tf32) text += fmt::format(", algorithm={}", kTf32Algorithm);
+    if (const auto algorithm = algorithm_of(a.precision); !algorithm.empty())
+      text += fmt::format(", algorithm={}", algorithm);
     return text;
   }
   std::string operator()(const ConvolutionAttributes& a) const {

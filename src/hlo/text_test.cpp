@@ -242,6 +242,8 @@ ENTRY main {
     index_vector_dim=1, unique_indices=true, to_apply=plus
   e = f32[4,4] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={1}, operand_precision={highest,highest},
     algorithm=dot_f32_f32_f32
+  e1 = f32[4,4] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={1}, algorithm=dot_bf16_bf16_f32
+  e2 = f32[4,4] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={1}, algorithm=dot_f16_f16_f32
   f = f32[2,3] reduce-window(x, s), window={size=2x2 stride=2x2}, to_apply=plus
   g = f32[4,6] select-and-scatter(x, f, s), window={size=2x2 stride=2x2}, select=less, scatter=plus
   h = (f32[4,6], f32[4,6]) sort(x, x), dimensions={1}, is_stable=true, to_apply=less2

@@ -51,8 +51,8 @@ std::string objection(const Graph& graph, const LaxProgram& program);
 
 /// Searches each different part of the entry (parts.h) once: first those that take longest, all their copies together,
 /// each with its share of the time that is left. One is taken where its best proved µGraph without objections is faster
-/// than what the emitters and libraries would do, with what it costs around it (surroundings.h). What was decided in as much time before comes from the cache, and
-/// only its graph is proved anew.
+/// than what the emitters and libraries would do, with what it costs around it (surroundings.h). What was decided in as
+/// much time before comes from the cache, and only its graph is proved anew.
 LaxSearch search_lax_parts(const hlo::Module& module, const Target& target, const LaxOptions& options,
                            LibraryUse libraries);
 

@@ -113,7 +113,7 @@ class Narrower : hlo::EntryRewriter {
     return it->shape.type;
   }
 
-  /// The value as this type, which has all numbers of its source type.
+  /// The value as this type, which has all numbers of its source type, or may round them.
   InstructionId as_type(InstructionId id, ElementType type) {
     const auto known = as_type_.find({id, type});
     if (known != as_type_.end()) return known->second;
@@ -148,9 +148,9 @@ class Narrower : hlo::EntryRewriter {
       return std::nullopt;
     if (use_ == LibraryUse::WherePossible) return types;
     MatrixProduct product;
-    product.type = types->of_bytes() || types->tf32 ? DType::F32
-                   : types->lhs == ElementType::F16 ? DType::F16
-                                                    : DType::BF16;
+    product.type = types->of_bytes() || types->lhs == ElementType::F32 ? DType::F32
+                   : types->lhs == ElementType::F16                    ? DType::F16
+                                                                       : DType::BF16;
     product.tf32 = types->tf32;
     std::tie(product.batch, product.m, product.n, product.k) =
         std::tuple(sizes(lhs, a.lhs_batch), rows, columns, terms);
@@ -188,12 +188,18 @@ class Narrower : hlo::EntryRewriter {
         return std::nullopt;
       return Types{type, type, result == type ? type : ElementType::F32};
     }
-    const auto is_f32 = [&](size_t i) { return from_.operand_shape(it, i).type == ElementType::F32; };
-    const bool bf16_by_f32 = holds(ElementType::BF16, lhs) != holds(ElementType::BF16, rhs);
-    if (bf16_by_f32 && is_f32(0) && is_f32(1) && result == ElementType::F32 &&
-        it.as<hlo::DotAttributes>().precision == hlo::DotPrecision::Default)
-      return Types{ElementType::F32, ElementType::F32, ElementType::F32, true};
-    return std::nullopt;
+    if (!hlo::is_float(lhs) || !hlo::is_float(rhs) || given > 32) return std::nullopt;
+    const hlo::DotPrecision precision = it.as<hlo::DotAttributes>().precision;
+    if (precision == hlo::DotPrecision::Bf16 || precision == hlo::DotPrecision::F16) {
+      const ElementType type = precision == hlo::DotPrecision::Bf16 ? ElementType::BF16 : ElementType::F16;
+      return Types{type, type, result == type ? type : ElementType::F32};
+    }
+    const bool bf16_by_f32 = holds(ElementType::BF16, lhs) != holds(ElementType::BF16, rhs) && given == 32;
+    const bool tf32 = bf16_by_f32 && result == ElementType::F32 && precision == hlo::DotPrecision::Default;
+    // Libraries multiply operands of one type.
+    const bool mixed = from_.operand_shape(it, 0).type != from_.operand_shape(it, 1).type;
+    if (!tf32 && !mixed) return std::nullopt;
+    return Types{ElementType::F32, ElementType::F32, ElementType::F32, tf32};
   }
 
   static bool is_padded(const Types& types, int64_t rows, int64_t columns, int64_t terms) {
@@ -216,8 +222,10 @@ class Narrower : hlo::EntryRewriter {
 
   InstructionId narrowed(const Instruction& it, const Types& types) {
     auto a = it.as<hlo::DotAttributes>();
-    if (types.tf32) {
-      a.precision = hlo::DotPrecision::Tf32;
+    const bool as_they_are =
+        from_.operand_shape(it, 0).type == types.lhs && from_.operand_shape(it, 1).type == types.rhs;
+    if (types.tf32) a.precision = hlo::DotPrecision::Tf32;
+    if (types.tf32 && as_they_are) {
       return add(it.name, Opcode::Dot, it.shape,
                  {moved_[static_cast<size_t>(it.operands[0])], moved_[static_cast<size_t>(it.operands[1])]}, a);
     }

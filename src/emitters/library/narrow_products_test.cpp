@@ -127,5 +127,32 @@ TEST_F(LibraryCallsTest, OperandsBesideOneOfBf16AreRoundedToTf32) {
   EXPECT_EQ(explained_work(dot("f32", "f32", ", algorithm=dot_tf32_tf32_f32")), rounded);
 }
 
+TEST_F(LibraryCallsTest, FloatsOfTwoTypesAreMultipliedAsOne) {
+  const auto dot = [](const std::string& lhs, const std::string& rhs, const std::string& result,
+                      const std::string& more) {
+    return fmt::format(R"(ENTRY e {{
+  x = {0}[3,40,64] parameter(0)
+  w = {1}[3,128,64] parameter(1)
+  ROOT d = {2}[3,40,128] dot(x, w), lhs_batch_dims={{0}}, rhs_batch_dims={{0}}, lhs_contracting_dims={{2}}, rhs_contracting_dims={{2}}{3}
+}})",
+                       lhs, rhs, result, more);
+  };
+  const std::string bf16 = ", algorithm=dot_bf16_bf16_f32", exact = ", operand_precision={highest,highest}";
+  const std::string size = " 40×128×64, algorithm 0; ";
+  // What an algorithm says counts, and operands that have its type already stay as they are.
+  EXPECT_EQ(explained_work(dot("f32", "bf16", "f32", bf16)), "kernel; 3 of bf16 to f32" + size);
+  EXPECT_EQ(explained_work(dot("f32", "f32", "f32", bf16)), "kernel; kernel; 3 of bf16 to f32" + size);
+  EXPECT_EQ(explained_work(dot("bf16", "f32", "bf16", bf16)), "kernel; 3 of bf16" + size);
+  EXPECT_EQ(explained_work(dot("f16", "f32", "f32", ", algorithm=dot_f16_f16_f32")), "kernel; 3 of f16 to f32" + size);
+  EXPECT_EQ(explained_work(dot("bf16", "bf16", "f32", bf16)), "3 of bf16 to f32" + size);
+  // Without one, both are f32, and rounded to TF32 at most where one has the bits of bf16 alone.
+  EXPECT_EQ(explained_work(dot("f32", "bf16", "f32", "")), "kernel; 3 of f32 as tf32" + size);
+  EXPECT_EQ(explained_work(dot("f32", "bf16", "f32", exact)), "kernel; 3 of f32" + size);
+  EXPECT_EQ(explained_work(dot("f16", "f32", "f32", "")), "kernel; 3 of f32" + size);
+  EXPECT_EQ(explained_work(dot("bf16", "f16", "f32", "")), "kernel; kernel; 3 of f32" + size);
+  for (const auto& [lhs, rhs] : {std::pair("f32", "bf16"), std::pair("f16", "f32"), std::pair("bf16", "f16")})
+    EXPECT_EQ(checked(*parsed(dot(lhs, rhs, "f32", "")), 1), "") << lhs << " " << rhs;
+}
+
 }  // namespace
 }  // namespace strata::emitters
