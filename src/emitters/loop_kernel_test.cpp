@@ -4,114 +4,16 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include <cstring>
-#include <map>
 #include <random>
 
-#include "emitters/buffers.h"
-#include "emitters/program_image.h"
-#include "hlo/compare.h"
-#include "hlo/evaluate.h"
-#include "hlo/text.h"
-#include "hlo/typical_arguments.h"
-#include "runtime/nv_jit_link.h"
+#include "emitters/test_loops.h"
+#include "machine/target.h"
 
 namespace strata::emitters {
 namespace {
 
 using testing::HasSubstr;
 using testing::Not;
-
-struct Made {
-  hlo::ModulePtr module;
-  EmittedProgram program;
-  EmittedImage image;
-};
-
-/// The image, whose modules are PTX.
-Made made_of(const std::string& text) {
-  Made made;
-  const auto module = hlo::parse_module(text);
-  EXPECT_TRUE(module) << module.error().to_string();
-  if (!module) return made;
-  made.module = *module;
-  auto program = emit_program(*made.module);
-  EXPECT_TRUE(program) << program.error().to_string();
-  if (!program) return made;
-  made.program = *std::move(program);
-  auto image = image_of(
-      made.program, {}, [](const EmittedFusion& of) { return of.text(Form::Ptx); }, nullptr, ResultMemory::Own,
-      [](const LoopKernel& of) { return of.ptx(); });
-  EXPECT_TRUE(image) << image.error().to_string();
-  if (image) made.image = *std::move(image);
-  return made;
-}
-
-/// Of a module that is a loop over its parameters and constants: the kernel, whose results are the interpreter's.
-/// Memory that nothing was written to is NaN.
-std::optional<LoopKernel> checked(const std::string& text, uint64_t seed = 1) {
-  const Made made = made_of(text);
-  EXPECT_EQ(made.image.loops.size(), 1U);
-  if (made.image.loops.size() != 1) return std::nullopt;
-  const LoopKernel& loop = made.image.loops.front();
-  const LaunchManifest& manifest = made.image.image.manifest;
-  const auto arguments = hlo::typical_arguments(made.module->entry_computation(), seed);
-  const auto expected = hlo::evaluate(*made.module, arguments);
-  EXPECT_TRUE(expected);
-  if (!expected) return std::nullopt;
-
-  std::map<std::string, Buffer> memory;
-  const auto at = [&](const std::string& name) {
-    const GpuBuffer* root = manifest.find(name);
-    while (!root->lies_in.empty()) root = manifest.find(root->lies_in);
-    return memory.try_emplace(root->name, static_cast<size_t>(root->type.bytes())).first->second.data();
-  };
-  for (const GpuBuffer& buffer : manifest.buffers) {
-    const auto bytes = static_cast<size_t>(buffer.type.bytes());
-    EXPECT_NE(buffer.role, BufferRole::Carried) << buffer.name;
-    if (buffer.role == BufferRole::Counters) std::memset(at(buffer.name), 0, bytes);
-    if (buffer.role == BufferRole::Constant)
-      std::memcpy(at(buffer.name), made.image.image.constants.data() + *buffer.offset, bytes);
-  }
-  for (size_t i = 0; i < made.program.buffers.size(); ++i) {
-    const ProgramBuffer& it = made.program.buffers[i];
-    if (it.parameter < 0 || made.image.buffers[i].empty()) continue;
-    const Buffer bytes = to_buffer(arguments[static_cast<size_t>(it.parameter)], it.shape);
-    std::memcpy(at(made.image.buffers[i]), bytes.data(), bytes.size());
-  }
-  std::vector<void*> pointers;
-  const auto pointers_of = [&](const std::vector<int>& buffers) {
-    std::vector<void*> all;
-    for (const int one : buffers) all.push_back(at(made.image.buffers[static_cast<size_t>(one)]));
-    return all;
-  };
-  for (const ProgramStep& step : made.program.steps) {
-    if (!step.loop) {  // whether there is a first iteration
-      EXPECT_TRUE(step.fusion && step.temporaries.empty() && step.fusion->decision().preparations.empty());
-      const std::vector<void*> inputs = pointers_of(step.inputs);
-      EXPECT_TRUE(
-          step.fusion->run_on_cpu(std::vector<const void*>(inputs.begin(), inputs.end()), pointers_of(step.outputs)));
-      continue;
-    }
-    for (const std::string& name : manifest.steps.back().launch()->arguments) pointers.push_back(at(name));
-    const Result<void> ran = loop.run_on_cpu(pointers);
-    EXPECT_TRUE(ran) << ran.error().to_string();
-  }
-  std::vector<hlo::Literal> results;
-  for (const int result : made.program.results) {
-    const hlo::Shape& shape = made.program.buffers[static_cast<size_t>(result)].shape;
-    Buffer bytes(byte_count(shape));
-    std::memcpy(bytes.data(), at(made.image.buffers[static_cast<size_t>(result)]), bytes.size());
-    results.push_back(from_buffer(bytes, shape));
-  }
-  EXPECT_EQ(hlo::difference(assemble_results(made.program, results), *expected, 8).value_or(""), "") << text;
-  // The code for the GPU is one that the linker takes.
-  if (nv_jit_link_version()) {
-    const auto cubin = cubin_of(loop, "sm_90a");
-    EXPECT_TRUE(cubin) << cubin.error().to_string();
-  }
-  return loop;
-}
 
 /// x ← a step of each element until the largest change is small or `most` steps are done.
 std::string until_small(int64_t rows, int64_t columns, int64_t most, const std::string& begins = "0") {
@@ -186,16 +88,37 @@ TEST(LoopKernel, BlocksWaitForEachOtherOnceAnIteration) {
          p = ptx->find("atom.relaxed.gpu.add", p + 1))
       ++arrivals;
     EXPECT_EQ(arrivals, 3U);
-    EXPECT_THAT(*ptx, Not(HasSubstr("ld.global.nc")));
   }
+}
+
+/// Where launches do not overlap, a kernel's inputs are read through a cache that sees no writes. A loop's kernel reads
+/// what it has written itself.
+TEST(LoopKernel, ReadsNothingThroughTheReadOnlyCache) {
+  const auto older = find_target("sm_80");
+  ASSERT_TRUE(older);
+  EmitOptions options;
+  options.target = **older;
+  const Made made = made_of(until_small(401, 173, 3), options);
+  ASSERT_EQ(made.image.loops.size(), 1U);
+  const auto& ptx = made.image.loops.front().ptx();
+  ASSERT_TRUE(ptx) << ptx.error().to_string();
+  EXPECT_THAT(*ptx, Not(HasSubstr("ld.global.nc")));
+  bool any = false;  // else the kernels that it consists of have none either
+  for (const EmittedFusion& fusion : made.image.loops.front().fusions()) {
+    const auto alone = fusion.text(Form::Ptx);
+    ASSERT_TRUE(alone) << alone.error().to_string();
+    any |= alone->find("ld.global.nc") != std::string::npos;
+  }
+  EXPECT_TRUE(any);
 }
 
 /// A loop of `most` iterations and one more array in its state, a pred; elements are of [rows, columns], [rows],
 /// [columns] and [].
 class RandomLoop {
  public:
-  RandomLoop(uint64_t seed, int64_t rows, int64_t columns)
+  RandomLoop(uint64_t seed, int64_t rows, int64_t columns, bool counted = false)
       : random_(seed),
+        counted_(counted),
         shapes_{fmt::format("f32[{},{}]", rows, columns), fmt::format("f32[{},{}]", rows, columns),
                 fmt::format("f32[{}]", rows), fmt::format("f32[{}]", columns), "f32[]"},
         rows_(rows),
@@ -214,7 +137,11 @@ class RandomLoop {
       shapes += (i > 0 ? ", r" : "r") + std::to_string(i);
     }
     for (size_t i = 0; i < shapes_.size(); ++i) next += value(i, body) + ", ";
-    const int64_t most = below(6);
+    const int64_t most = below(counted_ ? 9 : 6);
+    const std::string_view asked = counted_ ? "ROOT r = pred[] compare(i, most), direction=LT"
+                                            : "near = pred[] compare(x, far), direction=LT\n"
+                                              "  more = pred[] compare(i, most), direction=LT\n"
+                                              "  ROOT r = pred[] and(near, more)";
     return fmt::format(R"(HloModule random
 add {{
   a = f32[] parameter(0)
@@ -232,9 +159,7 @@ condition {{
   i = s32[] get-tuple-element(s), index={6}
   far = f32[] constant(1e6)
   most = s32[] constant({7})
-  near = pred[] compare(x, far), direction=LT
-  more = pred[] compare(i, most), direction=LT
-  ROOT r = pred[] and(near, more)
+  {9}
 }}
 body {{
   s = {0} parameter(0)
@@ -251,7 +176,7 @@ ENTRY e {{
   ROOT r = tuple({8}, count)
 }}
 )",
-                       state, body, next, parameters, given, results, shapes_.size(), most, shapes);
+                       state, body, next, parameters, given, results, shapes_.size(), most, shapes, asked);
   }
 
  private:
@@ -269,7 +194,7 @@ ENTRY e {{
     const std::string other = i == 0 ? "x1" : "x0";
     const std::string zero = add(".zero", "f32[]", "constant(0)"), least = add(".least", "f32[]", "constant(-inf)");
     if (i < 2) {
-      switch (below(5)) {
+      switch (below(counted_ ? 6 : 5)) {
         case 0:
           return other;  // it moves
         case 1: {
@@ -284,6 +209,15 @@ ENTRY e {{
           const std::string row = add(".row", fmt::format("f32[1,{}]", columns_), "reshape(x3)");
           const std::string at = add(".at", "s32[]", "constant(0)");
           return add("", shape, fmt::format("dynamic-update-slice(x{}, {}, i, {})", i, row, at));
+        }
+        case 4: {
+          const std::string at = add(".at", "s32[]", "constant(0)");
+          const std::string row =
+              add(".row", fmt::format("f32[1,{}]", columns_),
+                  fmt::format("dynamic-slice({}, i, {}), dynamic_slice_sizes={{1,{}}}", other, at, columns_));
+          const std::string flat = add(".flat", fmt::format("f32[{}]", columns_), "reshape(" + row + ")");
+          const std::string wide = add(".wide", shape, fmt::format("broadcast({}), dimensions={{1}}", flat));
+          return bounded(add(".sum", shape, fmt::format("add(x{}, {})", i, wide)));
         }
         default:
           return bounded(add(".back", shape, fmt::format("reverse({}), dimensions={{0}}", other)));
@@ -306,6 +240,7 @@ ENTRY e {{
   }
 
   std::mt19937_64 random_;
+  bool counted_;
   std::vector<std::string> shapes_;
   int64_t rows_, columns_;
 };
@@ -316,6 +251,20 @@ TEST(LoopKernel, RandomBodiesAreWhatTheInterpreterComputes) {
     const bool large = seed % 3 == 2;
     checked(RandomLoop(seed, large ? 301 : 7, large ? 129 : 5).text(), seed);
   }
+}
+
+TEST(LoopKernel, RandomCountedLoopsAreWhatTheInterpreterComputes) {
+  int kernels = 0;
+  for (uint64_t seed = 0; seed < 24; ++seed) {
+    SCOPED_TRACE(seed);
+    const bool large = seed % 4 == 3;
+    const std::string text = RandomLoop(seed, large ? 301 : 9, large ? 129 : 5, /*counted=*/true).text();
+    // Loops without iterations, and those of copies alone, are no kernels.
+    if (made_of(text, free_barriers()).image.loops.empty()) continue;
+    ++kernels;
+    checked(text, seed, free_barriers());
+  }
+  EXPECT_GE(kernels, 12);
 }
 
 /// Two sums that do not need each other.
@@ -382,11 +331,33 @@ ENTRY e {
 }
 
 TEST(LoopKernel, OthersStayLoops) {
-  // Of iterations that are counted, and of so much work that kernels of their own are better.
-  std::string counted = until_small(7, 11, 20);
+  // Of so much work that kernels of their own are better: until a condition is false, and as often as is known.
+  const std::string large = until_small(20000, 10000, 20);
+  EXPECT_TRUE(made_of(large).image.loops.empty());
+  std::string counted = large;
   counted.replace(counted.find("and(moves, more)"), 16, "compare(i, most), direction=LT");
   EXPECT_TRUE(made_of(counted).image.loops.empty());
-  EXPECT_TRUE(made_of(until_small(20000, 10000, 20)).image.loops.empty());
+  EXPECT_TRUE(made_of(counted, free_barriers()).image.loops.empty());
+}
+
+/// A part of the module that is called as the loop's kernel would be keeps its module.
+TEST(LoopKernel, NamesOfModulesDiffer) {
+  std::string text = until_small(7, 11, 5);
+  const auto replace = [&](const std::string& from, const std::string& to) {
+    text.replace(text.find(from), from.size(), to);
+  };
+  replace("last = f32[7,11] get-tuple-element(w), index=0",
+          "before = f32[7,11] get-tuple-element(w), index=0\n  w_loop = f32[7,11] negate(before)");
+  replace("tuple(last, count)", "tuple(w_loop, count)");
+  const Made made = made_of(text);
+  ASSERT_EQ(made.image.loops.size(), 1U);
+  std::vector<std::string> names;
+  for (const ProgramStep& step : made.program.steps) {
+    if (step.fusion) names.push_back(step.fusion->module_name());
+  }
+  EXPECT_THAT(names, testing::Contains("fused_w_loop"));
+  EXPECT_THAT(names, Not(testing::Contains(made.image.loops.front().name())));
+  EXPECT_EQ(made.image.image.modules.size(), names.size() + 1);
 }
 
 }  // namespace

@@ -42,15 +42,24 @@ enum class Place : uint8_t { Entry, Body, Condition };
 
 class ImageBuilder {
  public:
-  ImageBuilder(const EmitOptions& options, const GpuDevice* device, ResultMemory results, bool loops_are_kernels)
+  /// `not_kernels`: names of loops' kernels that cannot be made.
+  ImageBuilder(const EmitOptions& options, const GpuDevice* device, ResultMemory results, bool loops_are_kernels,
+               const std::set<std::string>& not_kernels)
       : options_(options),
         device_(device),
         overlaps_(options.target.overlapping_kernels),
         results_(results),
-        loops_are_kernels_(loops_are_kernels) {}
+        loops_are_kernels_(loops_are_kernels),
+        not_kernels_(not_kernels) {}
 
   Result<EmittedImage> build(const EmittedProgram& program) {
     EmittedImage made;
+    std::vector<const EmittedFusion*> fusions;
+    list_fusions(program, fusions);
+    for (const EmittedFusion* fusion : fusions) {
+      kernel_names_.insert(fusion->module_name());
+      for (std::string& kernel : fusion->kernel_names()) kernel_names_.insert(std::move(kernel));
+    }
     manifest().name = program.name;
     manifest().runs_overlap = false;
     made.buffers = add_buffers(program, Place::Entry, "");
@@ -296,15 +305,14 @@ class ImageBuilder {
   bool add_loop_kernel(const GpuLoop& loop, const LoopStep& step, const std::string& part, const std::string& what,
                        std::vector<GpuStep>& steps) {
     if (!loops_are_kernels_) return false;
-    std::vector<EmittedFusion> fusions;
-    for (const ProgramStep& of : step.body->steps) {
-      if (of.fusion) fusions.push_back(*of.fusion);
-    }
     std::string name = part + "_loop";
     std::replace_if(
         name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) == 0; }, '_');
-    name = unique(part_names_, name);
-    std::optional<LoopKernel> kernel = loop_kernel(manifest(), loop, name, fusions, options_);
+    // Modules of the image are files: none has the name of another.
+    do name = unique(part_names_, name);
+    while (!kernel_names_.insert(name).second);
+    if (not_kernels_.count(name) > 0) return false;
+    std::optional<LoopKernel> kernel = loop_kernel(manifest(), loop, name, *step.body, options_);
     if (!kernel) return false;
     GpuLaunch launch;
     launch.kernel = launch.module = name;
@@ -476,12 +484,14 @@ class ImageBuilder {
   const bool overlaps_;
   const ResultMemory results_;
   const bool loops_are_kernels_;
+  const std::set<std::string>& not_kernels_;
   std::vector<LoopKernel> loops_;
   ProgramImage image_;
   std::map<std::string, std::string> constants_;  ///< bytes by name
   std::map<std::string, size_t> numbers_;         ///< of buffers in the manifest
   std::set<std::string> buffer_names_, part_names_;
-  std::string part_;  ///< of the step that is being added
+  std::set<std::string> kernel_names_;  ///< and those of modules: the fusions', and of loops so far
+  std::string part_;                    ///< of the step that is being added
 };
 
 }  // namespace
@@ -523,40 +533,65 @@ Result<void> add_accesses(LaunchManifest& manifest, const std::vector<const Emit
   return check_accesses(manifest);
 }
 
+/// On all cores: cubins take most of the time.
+void in_parallel(const std::vector<std::function<void()>>& works) {
+  std::atomic<size_t> next = 0;
+  const auto take_all = [&] {
+    for (size_t i = next++; i < works.size(); i = next++) works[i]();
+  };
+  std::vector<std::jthread> workers;
+  const size_t most = std::min(std::max(1U, std::thread::hardware_concurrency()), 16U);
+  while (workers.size() < std::min(most, works.size())) workers.emplace_back(take_all);
+}
+
 }  // namespace
 
 Result<EmittedImage> image_of(const EmittedProgram& program, const EmitOptions& options, const KernelLoader& loader,
                               const GpuDevice* device, ResultMemory results, const LoopLoader& loops) {
-  STRATA_TRY(EmittedImage made, ImageBuilder(options, device, results, !loader || loops).build(program));
-  made.image.manifest.target = options.target.name;
   const KernelLoader load =
       loader ? loader : [&](const EmittedFusion& of) { return cubin_of(of, std::string(options.target.name)); };
   const LoopLoader load_loop =
       loops ? loops : [&](const LoopKernel& of) { return cubin_of(of, std::string(options.target.name)); };
-  std::set<std::string> in_loops;  // kernels that are parts of loops' kernels
-  for (const LoopKernel& loop : made.loops) {
-    for (const EmittedFusion& fusion : loop.fusions()) in_loops.insert(fusion.module_name());
-  }
+  EmittedImage made;
   std::vector<const EmittedFusion*> fusions;
-  list_fusions(program, fusions);
-  std::erase_if(fusions, [&](const EmittedFusion* one) { return in_loops.count(one->module_name()) > 0; });
-  // Cubins take most of the time: all cores make them.
-  std::vector<Result<std::string>> modules(made.loops.size() + fusions.size());
-  std::atomic<size_t> next = 0;
-  {
-    std::vector<std::jthread> workers;
-    const size_t count = std::min<size_t>({std::max(1U, std::thread::hardware_concurrency()), modules.size(), 16});
-    for (size_t t = 0; t < count; ++t) {
-      workers.emplace_back([&] {
-        for (size_t i = next++; i < modules.size(); i = next++)
-          modules[i] = i < fusions.size() ? load(*fusions[i]) : load_loop(made.loops[i - fusions.size()]);
+  std::map<std::string, Result<std::string>> modules;  // of fusions, from one attempt to the next
+  std::vector<Result<std::string>> loop_modules;
+  for (std::set<std::string> not_kernels;;) {
+    STRATA_TRY(made, ImageBuilder(options, device, results, !loader || loops, not_kernels).build(program));
+    fusions.clear();
+    list_fusions(program, fusions);
+    for (const LoopKernel& loop : made.loops) {  // whose kernels are parts of the loops'
+      for (const EmittedFusion& part : loop.fusions())
+        std::erase_if(fusions, [&](const EmittedFusion* one) { return one->module_name() == part.module_name(); });
+    }
+    std::vector<std::function<void()>> works;
+    for (const EmittedFusion* fusion : fusions) {
+      const auto [at, missing] = modules.try_emplace(fusion->module_name());
+      if (missing) works.emplace_back([&load, fusion, to = &at->second] { *to = load(*fusion); });
+    }
+    loop_modules.assign(made.loops.size(), {});
+    for (size_t i = 0; i < made.loops.size(); ++i) {
+      works.emplace_back([&, i] {
+        if (made.loops[i].compile() || made.loops[i].ptx().error().code == ErrorCode::Environment)
+          loop_modules[i] = load_loop(made.loops[i]);
       });
     }
+    in_parallel(works);
+    const size_t before = not_kernels.size();
+    for (const LoopKernel& loop : made.loops) {  // what cannot be one kernel stays a loop
+      if (!loop.ptx() && loop.ptx().error().code != ErrorCode::Environment) not_kernels.insert(loop.name());
+    }
+    if (not_kernels.size() == before) break;
   }
-  for (size_t i = 0; i < modules.size(); ++i) {
-    if (!modules[i]) return tl::unexpected(modules[i].error());
-    const std::string& name = i < fusions.size() ? fusions[i]->module_name() : made.loops[i - fusions.size()].name();
-    made.image.modules[name] = *std::move(modules[i]);
+  made.image.manifest.target = options.target.name;
+  for (const EmittedFusion* fusion : fusions) {
+    Result<std::string>& one = modules.at(fusion->module_name());
+    if (!one) return tl::unexpected(one.error());
+    made.image.modules[fusion->module_name()] = *std::move(one);
+  }
+  for (size_t i = 0; i < made.loops.size(); ++i) {
+    if (!loop_modules[i]) return tl::unexpected(loop_modules[i].error());
+    made.image.modules[made.loops[i].name()] = *std::move(loop_modules[i]);
   }
   STRATA_CHECK(add_accesses(made.image.manifest, fusions));
   return made;

@@ -72,3 +72,25 @@ func.func @few(%b: index {strata.range = [0, 7]}, %x: f32, %in: tensor<20xf32>) 
   }
   return %r : f32
 }
+
+// What a body adds atomically, or writes under a condition, it may not do for points beyond.
+// CHECK-LABEL: func.func @counted
+// CHECK: scf.if
+// CHECK: strata.atomic_fetch
+func.func @counted(%b: index {strata.range = [0, 4]}, %x: i32, %out: tensor<20xi32>) -> tensor<20xi32> {
+  %r = strata.loop (%b) in <"(d0)[s0] -> (d0 * 4 + s0), domain: d0 in [0, 4], s0 in [0, 3], d0 * 4 + s0 in [0, 17]"> iter_args(%o = %out) -> (tensor<20xi32>) {strata.within = array<i64: 20>} do [%i] -> (%p) {
+    %old, %u = strata.atomic_fetch add %x into %o[%p] : i32, tensor<20xi32>
+    strata.yield %u : tensor<20xi32>
+  }
+  return %r : tensor<20xi32>
+}
+// CHECK-LABEL: func.func @predicated
+// CHECK: scf.if
+// CHECK: strata.predicated_insert
+func.func @predicated(%b: index {strata.range = [0, 4]}, %c: i1, %x: f32, %out: tensor<20xf32>) -> tensor<20xf32> {
+  %r = strata.loop (%b) in <"(d0)[s0] -> (d0 * 4 + s0), domain: d0 in [0, 4], s0 in [0, 3], d0 * 4 + s0 in [0, 17]"> iter_args(%o = %out) -> (tensor<20xf32>) {strata.within = array<i64: 20>} do [%i] -> (%p) {
+    %u = strata.predicated_insert %x into %o[%p] if %c : f32, tensor<20xf32>
+    strata.yield %u : tensor<20xf32>
+  }
+  return %r : tensor<20xf32>
+}

@@ -5,7 +5,7 @@ usage: check_hlo.py STRATA [--corpus FOLDER] [--results FILE.json] [--only SUBST
                     [--jobs N] [--search-seconds N]
 
 Every .hlo of the corpus (tests/hlo by default), of tests/data/lax (parts for the superoptimizer, which
---search-seconds gives to it) and a dozen modules made here run with --check; large ones, for which
+--search-seconds gives to it) and two dozen modules made here run with --check; large ones, for which
 the interpreter would take minutes, are only timed. Times are medians over 11 runs on one stream, by events between the
 steps. Exit status 1 where a result differs or a module does not run.
 """
@@ -143,6 +143,41 @@ def conv_net(type_, images, size, channels, labels="b01f_01io->b01f"):
     return module(lines, SUM)
 
 
+def two_row_sums(rows, other, counted):
+    """A loop of two sums of rows that do not need each other, of different lengths: as often as is known, or until one
+    is large. Its kernel, where it is one, has more than one block, whose parts wait for each other."""
+    sides = (("x", *rows), ("y", *other))
+    arrays = [f"f32{dims(count, length)}" for _, count, length in sides]
+    means = [f"f32{dims(count)}" for _, count, _ in sides]
+    state = "(" + ", ".join(arrays + means + ["s32[]"]) + ")"
+    body = [f"s = {state} parameter(0)", "i = s32[] get-tuple-element(s), index=4", "zero = f32[] constant(0)"]
+    for k, (name, count, length) in enumerate(sides):
+        array, mean = arrays[k], means[k]
+        body += [f"{name} = {array} get-tuple-element(s), index={k}",
+                 f"{name}m = {mean} get-tuple-element(s), index={k + 2}",
+                 f"{name}w = {array} broadcast({name}m), dimensions={{0}}", f"{name}a = {array} add({name}, {name}w)",
+                 f"{name}c = {array} cosine({name}a)",
+                 f"{name}s = {mean} reduce({name}c, zero), dimensions={{1}}, to_apply=add",
+                 f"{name}f = f32[] constant({1 / length})", f"{name}p = {mean} broadcast({name}f), dimensions={{}}",
+                 f"{name}q = {mean} multiply({name}s, {name}p)", f"{name}n = {mean} add({name}m, {name}q)"]
+    body += ["one = s32[] constant(1)", "j = s32[] add(i, one)", f"ROOT r = {state} tuple(x, y, xn, yn, j)"]
+    asked = [f"s = {state} parameter(0)", "i = s32[] get-tuple-element(s), index=4", "most = s32[] constant(12)"]
+    if counted:
+        asked += ["ROOT r = pred[] compare(i, most), direction=LT"]
+    else:
+        asked += [f"m = {means[0]} get-tuple-element(s), index=2", "some = f32[1] slice(m), slice={[0:1]}",
+                  "first = f32[] reshape(some)", "far = f32[] constant(1e6)",
+                  "near = pred[] compare(first, far), direction=LT", "more = pred[] compare(i, most), direction=LT",
+                  "ROOT r = pred[] and(near, more)"]
+    called = SUM + "".join(f"{name} {{\n" + "".join(f"  {line}\n" for line in lines) + "}\n"
+                           for name, lines in (("asked", asked), ("step", body)))
+    lines = [f"p{i} = {type_} parameter({i})" for i, type_ in enumerate(arrays + means)]
+    lines += ["i = s32[] constant(0)", f"s = {state} tuple(p0, p1, p2, p3, i)",
+              f"w = {state} while(s), condition=asked, body=step", f"a = {means[0]} get-tuple-element(w), index=2",
+              f"b = {means[1]} get-tuple-element(w), index=3", f"ROOT r = ({means[0]}, {means[1]}) tuple(a, b)"]
+    return module(lines, called)
+
+
 def modules():
     """Name, text, whether it is compared."""
     for type_ in ("f32", "bf16"):
@@ -153,6 +188,10 @@ def modules():
         yield f"normed_vector_{type_}", normed_vector(type_, 1024, 768), True
         yield f"conv_net_nhwc_{type_}", conv_net(type_, 2, 28, 16), True
         yield f"conv_net_nchw_{type_}", conv_net(type_, 2, 27, 16, "bf01_oi01->bf01"), True
+    for counted in (False, True):
+        name = "counted" if counted else "asked"
+        yield f"loop_of_row_sums_{name}", two_row_sums((256, 4096), (64, 16384), counted), True
+        yield f"loop_of_small_row_sums_{name}", two_row_sums((7, 300), (3, 1000), counted), True
     yield "large_attention_bf16", attention("bf16", 8, 16, 1024, 64), False
     yield "large_mlp_gelu_bf16", mlp("bf16", 4096, 4096, 16384, "gelu"), False
     yield "large_mlp_relu_f32", mlp("f32", 2048, 2048, 8192, "relu"), False

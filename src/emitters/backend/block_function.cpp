@@ -7,14 +7,13 @@
 #include <llvm/IR/Module.h>
 #include <llvm/Support/raw_ostream.h>
 
+#include <algorithm>
 #include <array>
 #include <vector>
 
 namespace strata::emitters {
 namespace {
 
-constexpr const char* kBarrier = "strata_barrier";
-constexpr const char* kPartBarrier = "strata_part_barrier";
 constexpr const char* kShuffleDown = "strata_shuffle_down";
 constexpr const char* kShuffleXor = "strata_shuffle_xor";
 constexpr const char* kShuffleIndex = "strata_shuffle_index";
@@ -112,6 +111,13 @@ Result<BlockFunction> prepare_block_function(llvm::Module& module, const std::st
   function->removeFnAttr(llvm::Attribute::OptimizeNone);
   function->addFnAttr(llvm::Attribute::AlwaysInline);
   return block;
+}
+
+Result<bool> reaches_barrier(const llvm::Function& function) {
+  STRATA_TRY(const auto callees, reachable(function));
+  return std::any_of(callees.begin(), callees.end(), [](const llvm::Function* callee) {
+    return callee->getName() == kBarrier || callee->getName() == kPartBarrier;
+  });
 }
 
 Result<void> prepare_device_functions(llvm::Module& module) {

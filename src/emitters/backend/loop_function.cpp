@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <functional>
 #include <map>
-#include <set>
 #include <span>
 
 #include "emitters/backend/block_function.h"
@@ -24,26 +23,6 @@ constexpr int64_t kFlagBytes = 16;  ///< of shared memory: whether the block cam
 constexpr int64_t kMostParts = 15;  ///< barriers of a block beside that of all its threads
 constexpr int kWidest = 16;
 constexpr uint64_t kAlignment = 16;
-
-constexpr const char* kBarrierName = "strata_barrier";
-
-/// Whether a barrier is called in the function or in what it calls.
-bool reaches_barrier(const llvm::Function& function) {
-  std::set<const llvm::Function*> found{&function};
-  std::vector<const llvm::Function*> open{&function};
-  while (!open.empty()) {
-    const llvm::Function* at = open.back();
-    open.pop_back();
-    for (const llvm::Instruction& it : llvm::instructions(at)) {
-      const auto* call = llvm::dyn_cast<llvm::CallInst>(&it);
-      const llvm::Function* callee = call == nullptr ? nullptr : call->getCalledFunction();
-      if (callee == nullptr) continue;
-      if (callee->getName() == kBarrierName) return true;
-      if (found.insert(callee).second) open.push_back(callee);
-    }
-  }
-  return false;
-}
 
 int64_t rounded(int64_t bytes) { return (bytes + kFlagBytes - 1) / kFlagBytes * kFlagBytes; }
 
@@ -88,10 +67,10 @@ class Builder {
   llvm::BasicBlock* block(const char* name) { return llvm::BasicBlock::Create(context_, name, function_); }
 
   llvm::FunctionCallee barrier() {
-    return module_.getOrInsertFunction(kBarrierName, llvm::FunctionType::get(builder_.getVoidTy(), false));
+    return module_.getOrInsertFunction(kBarrier, llvm::FunctionType::get(builder_.getVoidTy(), false));
   }
   llvm::FunctionCallee part_barrier() {
-    return module_.getOrInsertFunction("strata_part_barrier",
+    return module_.getOrInsertFunction(kPartBarrier,
                                        llvm::FunctionType::get(builder_.getVoidTy(), {i32_, i32_}, false));
   }
 
@@ -136,10 +115,11 @@ class Builder {
       auto* call = llvm::dyn_cast<llvm::CallInst>(&it);
       llvm::Function* callee = call == nullptr ? nullptr : call->getCalledFunction();
       if (callee == nullptr) continue;
-      if (callee->getName() == kBarrierName) {
+      if (callee->getName() == kBarrier) {
         barriers.push_back(call);
-      } else if (reaches_barrier(*callee)) {
-        return unsupported("{} calls {}, which has a barrier", work.function, callee->getName().str());
+      } else {
+        STRATA_TRY(const bool waits, reaches_barrier(*callee));
+        if (waits) return unsupported("{} calls {}, which has a barrier", work.function, callee->getName().str());
       }
     }
     for (llvm::CallInst* call : barriers) {
@@ -173,29 +153,43 @@ class Builder {
 
   llvm::Value* buffer(int of) { return function_->getArg(static_cast<unsigned>(of)); }
 
-  /// Where everything lies in an iteration: `turn` is 0 in the first one, and then 1 and 2 by turns.
-  Pointers pointers(llvm::Value* turn) {
-    llvm::Value* is_first = builder_.CreateICmpEQ(turn, number(0));
-    llvm::Value* is_odd = builder_.CreateICmpEQ(turn, number(1));
-    std::vector<std::pair<llvm::Value*, llvm::Value*>> values;
-    for (const LoopFunction::Value& it : loop_.values) {
-      llvm::Value* initial = buffer(it.initial);
-      llvm::Value* first = buffer(it.first);
-      llvm::Value* second = buffer(it.second);
-      if (!it.changes) {
-        values.emplace_back(initial, initial);
-      } else if (it.first == it.second) {
-        values.emplace_back(first, first);
-      } else {
-        llvm::Value* later = builder_.CreateSelect(is_odd, first, second);
-        values.emplace_back(builder_.CreateSelect(is_first, initial, later),
-                            builder_.CreateSelect(is_odd, second, first));
-      }
+  /// An iteration: its number, where iterations are counted, and the place in Value::places that it reads.
+  struct Turn {
+    llvm::Value* number = nullptr;
+    llvm::Value* place = nullptr;
+  };
+
+  Turn first_turn() { return {number(0), number(0)}; }
+
+  Turn after(const Turn& turn) {
+    llvm::Value* is_last = builder_.CreateICmpEQ(turn.place, number(loop_.places - 1));
+    return {builder_.CreateAdd(turn.number, number(1)),
+            builder_.CreateSelect(is_last, number(loop_.repeats), builder_.CreateAdd(turn.place, number(1)))};
+  }
+
+  llvm::Value* place_of(const LoopFunction::Value& value, const Turn& turn) {
+    if (value.stride > 0) {
+      llvm::Value* offset = builder_.CreateMul(turn.number, number(value.stride));
+      return builder_.CreateGEP(builder_.getInt8Ty(), buffer(value.places.front()), offset);
     }
+    llvm::Value* at = buffer(value.places.front());
+    for (size_t i = 1; i < value.places.size(); ++i) {
+      if (buffer(value.places[i]) == at) continue;
+      at = builder_.CreateSelect(builder_.CreateICmpEQ(turn.place, number(static_cast<int64_t>(i))),
+                                 buffer(value.places[i]), at);
+    }
+    return at;
+  }
+
+  /// Where everything lies in an iteration.
+  Pointers pointers(const Turn& turn) {
+    const Turn next = after(turn);
+    std::vector<std::pair<llvm::Value*, llvm::Value*>> values;
+    for (const LoopFunction::Value& it : loop_.values) values.emplace_back(place_of(it, turn), place_of(it, next));
     return [this, values](const LoopSlot& slot) -> llvm::Value* {
       if (slot.kind == LoopSlot::Kind::Buffer) return buffer(slot.number);
-      const auto& [current, next] = values[static_cast<size_t>(slot.number)];
-      return slot.kind == LoopSlot::Kind::Current ? current : next;
+      const auto& [current, next_one] = values[static_cast<size_t>(slot.number)];
+      return slot.kind == LoopSlot::Kind::Current ? current : next_one;
     };
   }
 
@@ -330,7 +324,9 @@ class Builder {
     }
   }
 
-  llvm::Value* goes_on(const Pointers& at) {
+  /// Whether there is the iteration.
+  llvm::Value* goes_on(const Turn& turn, const Pointers& at) {
+    if (loop_.count) return builder_.CreateICmpSLT(turn.number, number(*loop_.count));
     llvm::Value* answer = builder_.CreateLoad(builder_.getInt8Ty(), at({LoopSlot::Kind::Current, loop_.answer}));
     return builder_.CreateTrunc(answer, builder_.getInt1Ty());
   }
@@ -416,22 +412,23 @@ class Builder {
     builder_.CreateCall(barrier());
   }
 
-  /// What the next iteration begins with, if there is one.
-  void begin_next(const Pointers& at) {
+  /// What the iteration begins with, if there is one.
+  void begin(const Turn& turn) {
     if (loop_.ahead.empty()) return;
-    if_then(goes_on(at), [&] { run_alone(loop_.ahead, at); });
+    const Pointers at = pointers(turn);
+    if_then(goes_on(turn, at), [&] { run_alone(loop_.ahead, at); });
   }
 
   /// The number of the barrier before.
   llvm::Value* prepare() {
     bool copies = false;
     for (const LoopFunction::Value& it : loop_.values) {
-      if (!it.changes || it.first != it.second || it.initial == it.first) continue;
-      copy(it.bytes, buffer(it.initial), buffer(it.first), block_, blocks_);
+      if (it.before < 0) continue;
+      copy(it.bytes, buffer(it.before), buffer(it.places.front()), block_, blocks_);
       copies = true;
     }
     if (!copies && loop_.ahead.empty()) return number(0);
-    meet(number(1), !loop_.ahead.empty(), [&] { begin_next(pointers(number(0))); });
+    meet(number(1), !loop_.ahead.empty(), [&] { begin(first_turn()); });
     return number(1);
   }
 
@@ -443,14 +440,17 @@ class Builder {
     llvm::BasicBlock* end = block("end");
     builder_.CreateBr(header);
     builder_.SetInsertPoint(header);
-    llvm::PHINode* turn = builder_.CreatePHI(i32_, 2);
+    llvm::PHINode* turn_number = builder_.CreatePHI(i32_, 2);
+    llvm::PHINode* turn_place = builder_.CreatePHI(i32_, 2);
     llvm::PHINode* count = builder_.CreatePHI(i32_, 2);
-    turn->addIncoming(number(0), before);
+    const Turn turn{turn_number, turn_place};
+    turn_number->addIncoming(first_turn().number, before);
+    turn_place->addIncoming(first_turn().place, before);
     count->addIncoming(met, before);
     const Pointers at = pointers(turn);
-    builder_.CreateCondBr(goes_on(at), inside, end);
+    builder_.CreateCondBr(goes_on(turn, at), inside, end);
     builder_.SetInsertPoint(inside);
-    llvm::Value* other = builder_.CreateSelect(builder_.CreateICmpEQ(turn, number(1)), number(2), number(1));
+    const Turn next = after(turn);
     llvm::Value* barriers = count;
     for (size_t i = 0; i < loop_.stages.size();) {
       run(loop_.stages[i], at, block_, blocks_);
@@ -461,18 +461,19 @@ class Builder {
       barriers = builder_.CreateAdd(barriers, number(1));
       meet(barriers, !alone.empty() || (ends && !loop_.ahead.empty()), [&] {
         run_alone(alone, at);
-        if (ends) begin_next(pointers(other));
+        if (ends) begin(next);
       });
       i = last;
     }
-    turn->addIncoming(other, builder_.GetInsertBlock());
+    turn_number->addIncoming(next.number, builder_.GetInsertBlock());
+    turn_place->addIncoming(next.place, builder_.GetInsertBlock());
     count->addIncoming(barriers, builder_.GetInsertBlock());
     builder_.CreateBr(header);
     builder_.SetInsertPoint(end);
     for (size_t i = 0; i < loop_.values.size(); ++i) {
       const LoopFunction::Value& it = loop_.values[i];
-      if (!it.changes || !it.wanted) continue;
-      copy(it.bytes, at({LoopSlot::Kind::Current, static_cast<int>(i)}), buffer(it.first), block_, blocks_);
+      if (it.result >= 0)
+        copy(it.bytes, at({LoopSlot::Kind::Current, static_cast<int>(i)}), buffer(it.result), block_, blocks_);
     }
     if (loop_.blocks > 1) clear_counters(count);
     builder_.CreateRetVoid();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -45,19 +46,23 @@ struct LoopStage {
 };
 
 struct LoopFunction {
-  /// An array of the state: buffers of the function.
+  /// An array of the state: buffers of the function, or none (-1).
   struct Value {
-    int initial = 0;  ///< where its first value lies
-    int first = 0;    ///< where the first iteration writes, and where the last value is to lie
-    int second = 0;   ///< where the iteration after it writes; as `first` where values are written in place
+    /// Where the value lies that an iteration reads: the first ones one after the other, then those from `repeats` on
+    /// by turns. It writes the next value where the next iteration reads it.
+    std::vector<int> places;
+    int before = -1;     ///< what is copied to the first place before all iterations
+    int result = -1;     ///< where the last value is to lie
+    int64_t stride = 0;  ///< of values that are known: all lie in the first place, at so many bytes from each other
     int64_t bytes = 0;
-    bool changes = false;  ///< else all values lie at `initial`
-    bool wanted = false;   ///< the last value is read after the loop
   };
   std::string name;
   int buffers = 0;  ///< the last has two counters of 32 bits, 0 before a run and after it
   std::vector<Value> values;
-  int answer = 0;                 ///< the value, one byte, whose lowest bit says whether there is another iteration
+  int places = 3;  ///< of each value
+  int repeats = 1;
+  std::optional<int64_t> count;   ///< of iterations
+  int answer = 0;                 ///< else the value, one byte, whose lowest bit says whether there is another one
   std::vector<LoopStage> stages;  ///< of an iteration; the first is not serial
   /// What an iteration begins with, as serial stages: it is done in the last barrier of the iteration before.
   std::vector<LoopStage> ahead;

@@ -11,6 +11,7 @@
 #include <mlir/IR/IRMapping.h>
 #include <mlir/IR/SymbolTable.h>
 
+#include "emitters/dialect/atomic_fetch.h"
 #include "emitters/dialect/dialect.h"
 #include "emitters/transforms/index_values.h"
 #include "emitters/transforms/passes.h"
@@ -166,7 +167,9 @@ class LoopLowering {
     if (llvm::isa<mlir::tensor::InsertOp>(op)) return !has_vector();  // vectors of stores have no conditions
     bool calls = false;
     op.walk([&](mlir::Operation* inner) {
-      const bool branches = llvm::isa<mlir::scf::ForOp, mlir::scf::WhileOp, LoopOp, AtomicRmwOp, SyncThreadsOp>(inner);
+      // Atomic and predicated updates are pure by their types alone: run for nothing, they would change memory.
+      const bool branches = llvm::isa<mlir::scf::ForOp, mlir::scf::WhileOp, LoopOp, AtomicRmwOp, AtomicFetchOp,
+                                      PredicatedInsertOp, SyncThreadsOp>(inner);
       auto call = llvm::dyn_cast<PureCallOp>(inner);
       const bool writes = inner != &op && llvm::isa<mlir::tensor::InsertOp>(inner);
       calls |= branches || writes || (call && !is_math(call));
