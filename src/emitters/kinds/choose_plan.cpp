@@ -30,6 +30,7 @@ constexpr Kind kKinds[] = {
     {"scatter rows", plan_scatter_rows, plan_scatter_rows_at_any_cost},
     {"scatter", plan_scatter},
     {"loop", plan_loop},
+    {"reshape", plan_reshape_unasked, plan_reshape},
 };
 
 /// Emitters know tuples of arrays, as results of variadic operators and of the whole.
