@@ -83,6 +83,48 @@ TEST_F(AliasTest, UpdatesOfUpdatesAreInPlace) {
   EXPECT_TRUE(lies_in(0, "cache"));
 }
 
+/// A row or a few of a cache, at places that are read, set by a scatter.
+TEST_F(AliasTest, AScatterOfFewRowsWritesThemAlone) {
+  const std::string set = "f {\n  a = f32[] parameter(0)\n  ROOT b = f32[] parameter(1)\n}\n";
+  for (const int rows : {1, 3}) {
+    for (const char* unique : {"", ", unique_indices=true"}) {
+      const std::string entry = fmt::format(
+          "{0}ENTRY e {{\n  cache = f32[4096,512] parameter(0)\n  row = f32[{1},512] parameter(1)\n  i = s32[{1}] "
+          "parameter(2)\n  ROOT u = f32[4096,512] scatter(cache, i, row), update_window_dims={{1}}, "
+          "inserted_window_dims={{0}}, scatter_dims_to_operand_dims={{0}}, index_vector_dim=1{2}, to_apply=f\n}}\n",
+          set, rows, rows > 1 ? "" : unique);
+      run("HloModule m, input_output_alias={ {}: (0, {}, may-alias) }\n" + entry);
+      EXPECT_EQ(copies_, 0);
+      EXPECT_TRUE(lies_in(0, "cache"));
+      ASSERT_EQ(runner_->gpu().manifest().steps.size(), 1u);
+      const GpuLaunch* launch = std::get_if<GpuLaunch>(&runner_->gpu().manifest().steps[0].work);
+      ASSERT_NE(launch, nullptr);
+      EXPECT_LE(launch->grid[0] * launch->threads, 1024);
+      run("HloModule m\n" + entry);
+      EXPECT_EQ(copies_, 1);
+    }
+  }
+}
+
+/// What gives an array that a kernel has written another shape is no kernel and no copy.
+TEST_F(AliasTest, AReshapeOfAKernelsResultIsThatResult) {
+  const std::string scatter =
+      "f {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT c = f32[] add(a, b)\n}\nENTRY e {\n  z = f32[] "
+      "constant(0)\n  x = f32[400,200] broadcast(z), dimensions={}\n  i = s32[70000,2] parameter(0)\n  u = f32[70000] "
+      "parameter(1)\n  r = f32[400,200] scatter(x, i, u), update_window_dims={}, inserted_window_dims={0,1}, "
+      "scatter_dims_to_operand_dims={0,1}, index_vector_dim=1, to_apply=f\n  s = f32[20,20,200] reshape(r)\n";
+  const auto launches = [&] {
+    return std::ranges::count_if(runner_->gpu().manifest().steps,
+                                 [](const GpuStep& step) { return std::holds_alternative<GpuLaunch>(step.work); });
+  };
+  run("HloModule m\n" + scatter + "  ROOT t = (f32[20,20,200]) tuple(s)\n}\n");
+  EXPECT_EQ(launches(), 1);
+  EXPECT_EQ(copies_, 0);
+  // Both are results: two arrays.
+  run("HloModule m\n" + scatter + "  ROOT t = (f32[400,200], f32[20,20,200]) tuple(r, s)\n}\n");
+  EXPECT_EQ(launches() + copies_, 2);
+}
+
 TEST_F(AliasTest, LoopsUpdateAGivenArrayInPlace) {
   const std::string text = R"(
 condition {

@@ -244,6 +244,25 @@ class ProgramBuilder {
     return fusion;
   }
 
+  /// Whether a part only gives an array another shape, and nothing else reads it: then both are one array.
+  bool only_names(const ProgramPart& part) const {
+    const hlo::Computation& from = part.module.entry_computation();
+    const hlo::Computation& entry = flat_.entry_computation();
+    if (from.root_instruction().opcode != Opcode::Reshape || from.instructions.size() != 2) return false;
+    const InstructionId read = part.inputs[0].instruction;
+    if (!entry[read].shape.is_array() || entry[read].opcode == Opcode::Parameter) return false;
+    const auto reads = [&](const hlo::Instruction& it) { return std::ranges::count(it.operands, read) > 0; };
+    return std::ranges::count_if(entry.instructions, reads) == 1 && entry.root != read;
+  }
+
+  Result<EmittedFusion> emit_part(const ProgramPart& part, const std::string& name) {
+    if (options_.only.empty() && only_names(part)) {
+      auto reshape = emit_fusion(part.module, part.module.entry, name, {.target = options_.target, .only = "reshape"});
+      if (reshape || reshape.error().code != ErrorCode::Unsupported) return reshape;
+    }
+    return emit_once(part.module, name);
+  }
+
   Result<void> add(const ProgramPart& part) {
     STRATA_TRY(const bool is_loop, add_loop(part));
     if (is_loop) return {};
@@ -252,7 +271,7 @@ class ProgramBuilder {
     const bool calls = from.root_instruction().opcode == Opcode::Call;
     add_notes(from, step);
     if (!part.interpreted && !calls) {
-      Result<EmittedFusion> fusion = emit_once(part.module, next_name(from.name));
+      Result<EmittedFusion> fusion = emit_part(part, next_name(from.name));
       if (fusion) {
         step.fusion = *std::move(fusion);
         step.microseconds = step.fusion->decision().microseconds.value_or(part.microseconds);

@@ -1,6 +1,7 @@
 #include "emitters/dialect/dialect.h"
 #include "emitters/elemental/types.h"
 #include "emitters/kinds/scatter/rows.h"
+#include "emitters/kinds/scatter/scanned.h"
 #include "hlo/indexing/evaluations.h"
 #include "indexing/memory_access.h"
 
@@ -24,10 +25,12 @@ constexpr Kind kKinds[] = {
     {"concatenate", plan_concatenate},
     {"input slices", plan_input_slices},
     {"sort", plan_sort},
+    {"scatter scan", plan_scatter_scan, plan_scatter_scan_at_any_cost},
     {"scatter copies", plan_scatter_copies},
     {"scatter rows", plan_scatter_rows, plan_scatter_rows_at_any_cost},
     {"scatter", plan_scatter},
     {"loop", plan_loop},
+    {"reshape", plan_reshape_unasked, plan_reshape},
 };
 
 /// Emitters know tuples of arrays, as results of variadic operators and of the whole.
@@ -106,12 +109,16 @@ Result<Plan> choose_plan(const Fusion& fusion, const std::string& only) {
   }
   if (refused.empty()) return invalid("there is no emitter '{}': they are {}", only, names);
   // Fusions that an emitter leaves to others because of its cost, and that no other emitter takes.
+  std::optional<Plan> best;
+  const auto time = [](const Plan& plan) { return plan.decision.microseconds.value_or(0); };
   for (const Kind& kind : kKinds) {
     if (!kind.if_asked_for) continue;
-    if (Result<Plan> plan = kind.if_asked_for(fusion)) {
-      plan->decision.refused = std::move(refused);
-      return plan;
-    }
+    Result<Plan> plan = kind.if_asked_for(fusion);
+    if (plan && (!best || time(*plan) < time(*best))) best = *std::move(plan);
+  }
+  if (best) {
+    best->decision.refused = std::move(refused);
+    return *std::move(best);
   }
   std::string reasons;
   for (const auto& [name, why] : refused) reasons += "\n  " + name + ": " + why;

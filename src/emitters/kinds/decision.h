@@ -17,7 +17,7 @@ struct Preparation {
   Kind kind = Kind::Copy;
   int output = 0;
   bool temporary = false;  ///< `output` is the number of a temporary
-  int input = 0;           ///< Copy: the input whose bytes it takes, of the same shape and layout
+  int input = 0;           ///< Copy: the input whose bytes it takes, which lies as it does
   hlo::Literal value;      ///< Fill: a scalar of its type
 };
 

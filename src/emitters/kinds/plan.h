@@ -43,6 +43,10 @@ Result<Plan> plan_transpose(const Fusion& fusion);
 Result<Plan> plan_sort(const Fusion& fusion);
 Result<Plan> plan_concatenate(const Fusion& fusion);
 Result<Plan> plan_input_slices(const Fusion& fusion);
+/// A reshape of a parameter, which moves nothing; the second one says why it is never taken unasked: a kernel is better
+/// than a copy.
+Result<Plan> plan_reshape(const Fusion& fusion);
+Result<Plan> plan_reshape_unasked(const Fusion& fusion);
 
 /// Bytes of all tiles of shared memory that a kernel, or the only one of a module, allocates, each rounded up to 16.
 int64_t shared_bytes(mlir::Operation* kernel);

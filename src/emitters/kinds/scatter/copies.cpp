@@ -1,6 +1,7 @@
 // Scatters of many updates into few elements: each thread combines its updates with a copy of the output of its own in
 // shared memory, and a block's copies are added up before they meet the output. So nothing waits where many updates go
-// to one element, as those of a histogram or of a table of few rows do.
+// to one element, as those of a histogram or of a table of few rows do. Where that is too much memory, the threads of a
+// block share one copy and meet there by atomics, which wait less than those of device memory.
 #include <fmt/format.h>
 #include <mlir/Dialect/Arith/IR/Arith.h>
 #include <mlir/Dialect/Tensor/IR/Tensor.h>
@@ -34,25 +35,43 @@ struct CopiesPlan {
   ScatterPlan in_place;
   int64_t elements = 0;  ///< of the output
   int64_t vectors = 0;   ///< of updates
-  int64_t threads = 32;  ///< of a block, each with a copy
+  int64_t threads = 32;  ///< of a block
+  bool shared = false;   ///< whether these share one copy; else each has its own
   int64_t blocks = 1;
   int64_t repetitions = 1;  ///< of a thread, kTogether vectors each
 };
 
 /// What the copies take: the updates of a thread, one after the other, and going through all copies twice.
-double microseconds_of(const CopiesPlan& plan, int64_t copy_bytes, double bytes, const Target& target) {
-  constexpr double kOperations = 12;  // that depend on each other: load, combine and store of shared memory
+double microseconds_of(const CopiesPlan& plan, int64_t copy_bytes, double bytes, bool is_float, const Target& target) {
+  // That depend on each other: load, combine and store of shared memory; a compare-and-swap and its check; none.
+  const double operations = !plan.shared ? 12 : is_float ? 30 : 1;
   const Rates& rates = target.rates;
   const auto of_thread = static_cast<double>(plan.repetitions * kTogether);
-  const double chain =
-      of_thread * (static_cast<double>(plan.in_place.vector) * kOperations * rates.dependent_operation +
-                   rates.load_latency / kTogether);
+  const double chain = of_thread * (static_cast<double>(plan.in_place.vector) * operations * rates.dependent_operation +
+                                    rates.load_latency / kTogether);
   const int64_t rounds = indexing::ceil_div(plan.blocks, int64_t{target.multiprocessors});
-  const auto copies = static_cast<double>(2 * copy_bytes * plan.threads * rounds);
+  const int64_t copies_of_block = plan.shared ? 1 : plan.threads;
+  const auto copies = static_cast<double>(2 * copy_bytes * copies_of_block * rounds);
   const double atomics = static_cast<double>(plan.blocks * plan.elements) / rates.atomics;
   const double in_turn = static_cast<double>(plan.blocks) * rates.dependent_operation;
-  return 1e6 * (2 * rates.kernel + std::max(chain, bytes / rates.memory_bandwidth) + copies / rates.shared_bandwidth +
-                std::max(atomics, in_turn));
+  // Atomics of a warp in shared memory wait for banks, and those of floats are loops of compare-and-swap.
+  constexpr double kIntegerCycles = 8, kFloatCycles = 32, kCycles = 4;  // the last of Rates::dependent_operation
+  const double cycles = is_float ? kFloatCycles : kIntegerCycles;
+  const auto updates = static_cast<double>(plan.vectors * plan.in_place.vector);
+  const auto busy = static_cast<double>(std::min<int64_t>(plan.blocks, target.multiprocessors));
+  const double meeting =
+      plan.shared ? updates / indexing::kWarpSize / busy * cycles * rates.dependent_operation / kCycles : 0;
+  const double reading = bytes / std::min(rates.memory_bandwidth, busy * rates.multiprocessor_bandwidth);
+  // Threads that wait for each other's atomics read nothing meanwhile.
+  const double together = plan.shared ? chain + std::max(reading, meeting) : std::max(chain, reading);
+  return 1e6 * (2 * rates.kernel + together + copies / rates.shared_bandwidth + std::max(atomics, in_turn));
+}
+
+/// Whether shared memory has one instruction for it, or few for sums of f32, in whose type narrow floats are combined.
+bool has_shared_atomics(Combiner combiner, hlo::ElementType type) {
+  const hlo::ElementType wide = wide_type(type);
+  if (hlo::is_float(type)) return combiner == Combiner::Add && wide == hlo::ElementType::F32;
+  return combiner != Combiner::Mul && hlo::bit_width(wide) == 32;
 }
 
 /// As many threads as take the least time by the model.
@@ -67,19 +86,26 @@ std::optional<std::pair<CopiesPlan, double>> choose_copies(const ScatterPlan& in
   const auto bytes = static_cast<double>(updates.element_count() * hlo::byte_width(updates.type) +
                                          indices.element_count() * hlo::byte_width(indices.type));
   std::optional<std::pair<CopiesPlan, double>> best;
-  for (int64_t threads = indexing::kWarpSize; threads <= kMostThreads; threads *= 2) {
-    const int64_t block_bytes = copy_bytes * threads;
-    if (block_bytes > target.shared_memory) break;
+  const bool is_float = hlo::is_float(shape.type);
+  const auto consider = [&](int64_t threads, bool shared) {
+    const int64_t block_bytes = shared ? copy_bytes : copy_bytes * threads;
+    if (block_bytes > target.shared_memory) return;
     for (int64_t each = 1; each <= 8; each *= 2) {  // blocks of a multiprocessor
-      if (each * block_bytes > target.multiprocessor_shared_memory) break;
+      if (each * (block_bytes + target.reserved_shared_memory) > target.multiprocessor_shared_memory) break;
+      if (each * threads > target.threads_per_multiprocessor) break;
       CopiesPlan plan{in_place, shape.element_count(), updates.element_count() / in_place.vector};
       plan.threads = threads;
+      plan.shared = shared;
       const int64_t most = indexing::ceil_div(plan.vectors, threads * kTogether);
       plan.blocks = std::min(most, each * target.multiprocessors);
       plan.repetitions = indexing::ceil_div(most, plan.blocks);
-      const double time = microseconds_of(plan, copy_bytes, bytes, target);
+      const double time = microseconds_of(plan, copy_bytes, bytes, is_float, target);
       if (!best || time < best->second) best = {plan, time};
     }
+  };
+  for (int64_t threads = indexing::kWarpSize; threads <= kMostThreads; threads *= 2) consider(threads, false);
+  if (has_shared_atomics(in_place.combiner, shape.type)) {
+    for (int64_t threads = 256; threads <= 1024; threads *= 2) consider(threads, true);
   }
   return best;
 }
@@ -96,22 +122,15 @@ class CopiesEmitter {
 
   Result<void> run() {
     const mlir::Type element = element_type(builder_.getContext(), wide_type(type_));
-    const auto type =
-        mlir::RankedTensorType::get({plan_.elements, plan_.threads}, element,
-                                    SharedTileAttr::get(builder_.getContext(), /*padding=*/0, /*chunk=*/0));
+    llvm::SmallVector<int64_t> extents{plan_.elements};
+    if (!plan_.shared) extents.push_back(plan_.threads);
+    const auto type = mlir::RankedTensorType::get(
+        extents, element, SharedTileAttr::get(builder_.getContext(), /*padding=*/0, /*chunk=*/0));
     const std::optional<Value> neutral = neutral_value(builder_, plan_.in_place.combiner, type_);
     if (!neutral) return invalid("internal error: a combiner without a neutral value");
     nothing_ = *neutral;
     Value tile = builder_.create<AllocateSharedOp>(type);
-    IndexingMap elements;
-    elements.ranges = {indexing::below(plan_.elements)};
-    elements.results = {Expr::range(0)};
-    tile = create_loop(builder_, elements, {}, tile, std::nullopt,
-                       [&](Builder& inside, ValueRange, ValueRange at, ValueRange before) {
-                         return Values{inside.create<mlir::tensor::InsertOp>(nothing_, before[0],
-                                                                             ValueRange{at[0], kernel_.thread()})};
-                       })
-               .getResult(0);
+    tile = cleared(tile);
     IndexingMap repetitions;
     repetitions.ranges = {indexing::below(plan_.repetitions)};
     repetitions.results = {Expr::range(0)};
@@ -123,12 +142,63 @@ class CopiesEmitter {
     if (error_) return tl::unexpected(std::move(*error_));
     tile = builder_.create<SyncThreadsOp>(mlir::TypeRange(type), tile).getResult(0);
     Value output = kernel_.outputs()[0];
-    for (int64_t first = 0; first < plan_.elements; first += plan_.threads) output = add_copies(first, tile, output);
+    if (plan_.shared) {
+      output = add_shared_copy(tile, output);
+    } else {
+      for (int64_t first = 0; first < plan_.elements; first += plan_.threads) output = add_copies(first, tile, output);
+    }
     kernel_.finish(output);
     return {};
   }
 
  private:
+  /// The tile without anything in it: each thread clears its copy, or its elements of the one that all share.
+  Value cleared(Value tile) {
+    IndexingMap elements;
+    if (plan_.shared) {
+      elements = elements_of_thread(/*rotated=*/false);
+    } else {
+      elements.dims = {indexing::below(plan_.blocks), indexing::below(plan_.threads)};
+      elements.ranges = {indexing::below(plan_.elements)};
+      elements.results = {Expr::range(0)};
+    }
+    tile = create_loop(builder_, elements, kernel_.place(), tile, std::nullopt,
+                       [&](Builder& inside, ValueRange, ValueRange at, ValueRange before) {
+                         Values place{at[0]};
+                         if (!plan_.shared) place.push_back(kernel_.thread());
+                         return Values{inside.create<mlir::tensor::InsertOp>(nothing_, before[0], place)};
+                       })
+               .getResult(0);
+    return plan_.shared ? builder_.create<SyncThreadsOp>(mlir::TypeRange(tile.getType()), tile).getResult(0) : tile;
+  }
+
+  /// (block, thread) → the elements of a copy that all threads share which a thread clears or adds up; rotated, blocks
+  /// begin at different ones, so that they do not all meet at the same.
+  IndexingMap elements_of_thread(bool rotated) const {
+    IndexingMap map;
+    map.dims = {indexing::below(plan_.blocks), indexing::below(plan_.threads)};
+    map.ranges = {indexing::below(indexing::ceil_div(plan_.elements, plan_.threads))};
+    const Expr number = Expr::range(0) * plan_.threads + Expr::dim(1);
+    const int64_t step = indexing::ceil_div(plan_.elements, plan_.blocks);
+    map.results = {rotated ? indexing::mod(number + Expr::dim(0) * step, plan_.elements) : number};
+    map.constraints = {{number, indexing::below(plan_.elements)}};
+    return indexing::simplify(map, indexing::UnusedVariables::Keep);
+  }
+
+  /// The output with what the block's copy has.
+  Value add_shared_copy(Value tile, Value output) {
+    return create_loop(
+               builder_, elements_of_thread(/*rotated=*/true), kernel_.place(), output, std::nullopt,
+               [&](Builder& inside, ValueRange, ValueRange at, ValueRange before) {
+                 const Value sum = inside.create<mlir::tensor::ExtractOp>(tile, at[0]);
+                 const Value update = narrowed(inside, sum, type_);
+                 return Values{
+                     inside.create<AtomicRmwOp>(before[0].getType(), plan_.in_place.combiner, update, before[0], at[0])
+                         .getResult()};
+               })
+        .getResult(0);
+  }
+
   /// Vectors of updates, of which the thread reads all before it combines the first.
   Value add_updates(Builder& builder, Value repetition, Value tile) {
     struct Vector {
@@ -172,18 +242,26 @@ class CopiesEmitter {
           Values index = update_index(inside, one.number, index_constant(inside, v));
           llvm::append_range(index, one.starts);
           const Value position = apply_map(inside, plan_.in_place.position, {index, {}, {}})[0];
+          if (plan_.shared) {
+            const Value wide = widened(inside, element_of(inside, one.updates, v), type_);
+            next =
+                inside.create<AtomicRmwOp>(next.getType(), plan_.in_place.combiner, wide, next, position).getResult();
+            continue;
+          }
           const Values at{position, kernel_.thread()};
           const Value before = inside.create<mlir::tensor::ExtractOp>(next, at);
-          const Value update = plan_.in_place.vector == 1
-                                   ? one.updates
-                                   : inside.create<mlir::vector::ExtractOp>(one.updates, v).getResult();
-          const Value after = combined(inside, before, widened(inside, update, type_));
+          const Value after = combined(inside, before, widened(inside, element_of(inside, one.updates, v), type_));
           next = inside.create<mlir::tensor::InsertOp>(after, next, at);
         }
         return Values{next};
       })[0];
     }
     return tile;
+  }
+
+  Value element_of(Builder& builder, Value updates, int64_t v) const {
+    if (plan_.in_place.vector == 1) return updates;
+    return builder.create<mlir::vector::ExtractOp>(updates, v);
   }
 
   /// The index of element v of a vector of updates.
@@ -279,17 +357,20 @@ Result<Plan> plan_scatter_copies(const Fusion& fusion) {
     return unsupported("{} updates of {} elements are few", updates.element_count(), root.shape.element_count());
   const auto chosen = choose_copies(in_place, fusion);
   if (!chosen || in_place.position.known_empty)
-    return unsupported("a copy for each thread of a warp does not fit into shared memory");
+    return unsupported(
+        "a copy for each thread of a warp, or for all threads of a block, does not fit into shared memory");
   const double instead = microseconds_in_place(in_place, computation, preparation, fusion.target);
   const auto& [copies, time] = *chosen;
   if (time >= instead) return unsupported("{:.0f} µs by copies, {:.0f} µs in place, by a model", time, instead);
   Plan plan;
   Decision& decision = plan.decision;
   decision.emitter = "scatter copies";
-  decision.reason = "many updates go to few elements: each thread has a copy of these";
+  decision.reason = copies.shared ? "many updates go to few elements: each block has a copy of these"
+                                  : "many updates go to few elements: each thread has a copy of these";
   decision.launch().threads = static_cast<int>(copies.threads);
   decision.launch().blocks = copies.blocks;
-  decision.launch().shared_bytes = copies.elements * copies.threads * hlo::byte_width(wide_type(root.shape.type));
+  decision.launch().shared_bytes =
+      copies.elements * (copies.shared ? 1 : copies.threads) * hlo::byte_width(wide_type(root.shape.type));
   decision.details = {{"updates", std::to_string(updates.element_count())},
                       {"combines", stringifyCombiner(in_place.combiner).str()},
                       {"vector", std::to_string(in_place.vector)},

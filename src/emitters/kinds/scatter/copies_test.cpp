@@ -20,12 +20,13 @@ std::string scatter_of(const std::string& type, const std::string& by, int64_t r
              type, rows, width, count, index, kRowsOfMatrix);
 }
 
-std::string emitter_of(const std::string& text, int processors, double slack) {
+std::string emitter_of(const std::string& text, int processors, double slack, const std::string& only = "") {
   SCOPED_TRACE(text);
   const auto module = parsed(text);
   if (!module) return {};
   EmitOptions options;
   options.target.multiprocessors = processors;
+  options.only = only;
   const auto program = emit_program(*module, options);
   EXPECT_TRUE(program) << program.error().to_string();
   if (!program) return {};
@@ -68,6 +69,43 @@ TEST(ScatterCopies, RandomSizes) {
     copies += emitter == "scatter copies" ? 1 : 0;
   }
   EXPECT_GE(copies, 12);
+}
+
+TEST(ScatterCopies, ThreadsShareACopyOfManyElements) {
+  // Single elements, many of them outside.
+  for (const auto& [type, by] : {std::pair{"f32", "add"}, {"s32", "add"}, {"u32", "maximum"}, {"bf16", "add"}}) {
+    const std::string text =
+        function(type, by) +
+        fmt::format(
+            "ENTRY e {{\n  x = {0}[97,101] parameter(0)\n  p = s32[300001,2] parameter(1)\n  k = s32[] "
+            "constant(7)\n  ks = s32[300001,2] broadcast(k), dimensions={{}}\n  i = s32[300001,2] multiply(p, "
+            "ks)\n  u = {0}[300001] parameter(2)\n  ROOT r = {0}[97,101] scatter(x, i, u), "
+            "update_window_dims={{}}, inserted_window_dims={{0,1}}, scatter_dims_to_operand_dims={{0,1}}, "
+            "index_vector_dim=1, to_apply=f\n}}\n",
+            type);
+    const hlo::ModulePtr module = parsed(text);
+    ASSERT_TRUE(module);
+    const auto fusion = emit_fusion(*module, module->entry, "k", {.only = "scatter copies"});
+    ASSERT_TRUE(fusion) << fusion.error().to_string();
+    EXPECT_THAT(fusion->decision().reason, HasSubstr("each block has a copy"));
+    const double slack = std::string(type) == "bf16" ? 1 << 14 : 4096;
+    EXPECT_EQ(emitter_of(text, 132, slack, "scatter copies"), "scatter copies") << type << by;
+  }
+}
+
+TEST(ScatterCopies, AHistogramOfManyBinsMeetsInSharedMemory) {
+  const std::string text = function("f32", "add") +
+                           "ENTRY e {\n  z = f32[] constant(0)\n  x = f32[9409] broadcast(z), dimensions={}\n  i = "
+                           "s32[1000003] parameter(0)\n  u = f32[1000003] parameter(1)\n  ROOT r = f32[9409] "
+                           "scatter(x, i, u), " +
+                           std::string(kElements) + ", to_apply=f\n}\n";
+  const hlo::ModulePtr module = parsed(text);
+  ASSERT_TRUE(module);
+  const auto fusion = emit_fusion(*module, module->entry, "k");
+  ASSERT_TRUE(fusion) << fusion.error().to_string();
+  EXPECT_EQ(fusion->decision().emitter, "scatter copies");
+  // Every multiprocessor, or nearly, has a part of the updates.
+  EXPECT_GE(fusion->decision().launch().blocks, 100);
 }
 
 TEST(ScatterCopies, LeaveManyElementsAndFewUpdates) {

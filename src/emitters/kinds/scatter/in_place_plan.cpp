@@ -105,16 +105,12 @@ Result<void> choose_write(ScatterPlan& plan, const Fusion& fusion) {
   return {};
 }
 
-/// How many updates of one vector go to places that lie together, from a multiple of their number on.
-int64_t vector_of(const ScatterPlan& plan, const hlo::Computation& computation, const Target& target) {
+/// How many updates beside each other go to places beside each other: the innermost extent of a window, or 1.
+int64_t run_of(const ScatterPlan& plan, const hlo::Computation& computation) {
   const hlo::Instruction& it = computation[plan.scatter];
   const auto& a = it.as<hlo::ScatterAttributes>();
   const hlo::Shape& updates = computation[plan.updates].shape;
-  const hlo::ElementType type = it.shape.type;
-  const int64_t bytes = hlo::byte_width(type);
-  if (updates.rank() == 0 || it.shape.rank() == 0 || hlo::is_complex(type) || bytes > 8) return 1;
-  // Other atomics are of single elements: those of a warp should lie together.
-  if (plan.write == Write::Atomic && (plan.combiner != Combiner::Add || !has_vector_sums(target, type))) return 1;
+  if (updates.rank() == 0 || it.shape.rank() == 0) return 1;
   const int64_t inner = it.shape.minor_to_major[0], update_dim = updates.minor_to_major[0];
   if (contains(a.input_batching_dims, inner) || contains(a.inserted_window_dims, inner) ||
       contains(a.scatter_dims_to_operand_dims, inner)) {
@@ -124,9 +120,19 @@ int64_t vector_of(const ScatterPlan& plan, const hlo::Computation& computation, 
   for (int64_t d = 0; d < inner; ++d) {
     window += !contains(a.input_batching_dims, d) && !contains(a.inserted_window_dims, d);
   }
-  if (a.update_window_dims[window] != update_dim) return 1;
+  return a.update_window_dims[window] == update_dim ? updates.dim(update_dim) : 1;
+}
+
+/// How many updates of one vector go to places that lie together, from a multiple of their number on.
+int64_t vector_of(const ScatterPlan& plan, const hlo::Computation& computation, const Target& target) {
+  const hlo::Instruction& it = computation[plan.scatter];
+  const hlo::ElementType type = it.shape.type;
+  const int64_t bytes = hlo::byte_width(type), run = run_of(plan, computation);
+  if (run == 1 || hlo::is_complex(type) || bytes > 8) return 1;
+  // Other atomics are of single elements: those of a warp should lie together.
+  if (plan.write == Write::Atomic && (plan.combiner != Combiner::Add || !has_vector_sums(target, type))) return 1;
   int64_t vector = 1;
-  while (2 * vector * bytes <= 16 && std::gcd(updates.dim(update_dim), it.shape.dim(inner)) % (2 * vector) == 0) {
+  while (2 * vector * bytes <= 16 && std::gcd(run, it.shape.dim(it.shape.minor_to_major[0])) % (2 * vector) == 0) {
     vector *= 2;
   }
   return vector;
@@ -169,6 +175,9 @@ double microseconds_in_place(const ScatterPlan& plan, const hlo::Computation& co
   double microseconds = (updates * bytes + changed + index_bytes) / bandwidth;
   if (plan.write == Write::Atomic) {
     microseconds = std::max(microseconds, 1e6 * updates / atomics_rate(target, plan.combiner, type, plan.vector));
+    // A sector that a warp updates takes as long for one word as for all: Rates::atomics was measured with full ones.
+    const double of_sector = std::min(1.0, static_cast<double>(run_of(plan, computation) * bytes) / kSectorBytes);
+    microseconds = std::max(microseconds, 1e6 * updates / (target.rates.atomics * of_sector));
     // Updates of one sector come one after the other, in a cycle each at best.
     const double sectors = std::max(all / kSectorBytes, 1.0);
     const double of_each = updates / static_cast<double>(plan.vector) / sectors;

@@ -27,26 +27,7 @@ struct Costs {
   double atomics = 0, rows = 0;
 };
 
-struct Combination {
-  bool replaces = false;         ///< any update takes the element's place
-  std::optional<Combiner> name;  ///< if parts may be combined by themselves
-};
-
-Result<Combination> combination_of(const Fusion& fusion, const hlo::Instruction& it) {
-  const hlo::Computation& body = fusion.module[it.called[0]];
-  const size_t arrays = it.operands.size() / 2;
-  for (size_t i = 0; i < body.parameters.size(); ++i) {
-    const ElementType type = fusion.computation().operand_shape(it, static_cast<int>(i % arrays)).type;
-    if (body[body.parameters[i]].shape.type != type)
-      return unsupported("{} combines elements of another type", it.name);
-  }
-  Combination result;
-  result.replaces = arrays == 1 && body.root == body.parameters[1];
-  if (arrays == 1 && !result.replaces) result.name = named_combiner(fusion.module, it.called[0]);
-  return result;
-}
-
-Costs costs_of(const Fusion& fusion, const ScatterRowsPlan& plan, const Combination& combination, size_t launches) {
+Costs costs_of(const Fusion& fusion, const ScatterRowsPlan& plan, const RowCombination& combination, size_t launches) {
   const hlo::Computation& computation = fusion.computation();
   const ScatterRows& shape = plan.shape;
   double out = 0, operand = 0, updates = 0;
@@ -83,7 +64,7 @@ std::string text_of(const Costs& costs) {
 }
 
 /// Whether the other emitter is better.
-bool is_better_in_place(const Fusion& fusion, const ScatterRowsPlan& plan, const Combination& combination,
+bool is_better_in_place(const Fusion& fusion, const ScatterRowsPlan& plan, const RowCombination& combination,
                         const Costs& costs) {
   const ElementType type = fusion.computation()[plan.shape.operands[0]].shape.type;
   // Sums of narrow floats that take many updates would be rounded by each.
@@ -104,19 +85,6 @@ bool rows_fill(const ScatterRows& shape, const Fusion& fusion) {
   return shape.rows * (shape.window / std::max<int64_t>(vector, 1)) >= threads;
 }
 
-/// How many updates a row has at most where windows go to rows at random: half a row, of all of them, is expected to
-/// have more (Poisson's distribution; its normal approximation where it is wide).
-int64_t likely_most(double share, double rows) {
-  if (share > 64) return static_cast<int64_t>(std::ceil(share + 4 * std::sqrt(share)));
-  double probability = std::exp(-share), tail = 1 - probability;
-  int64_t most = 0;
-  while (tail * rows > 0.5 && most < 256) {
-    probability *= share / static_cast<double>(++most);
-    tail -= probability;
-  }
-  return most;
-}
-
 /// Slots of a row: enough for random indices, so that lists are not needed, but no more than half as many bytes as the
 /// arrays have.
 int64_t slots_of(const ScatterRowsPlan& plan, int64_t array_bytes) {
@@ -125,36 +93,6 @@ int64_t slots_of(const ScatterRowsPlan& plan, int64_t array_bytes) {
   const int64_t slots = std::min(most, array_bytes / 2 / (4 * plan.shape.rows));
   if (plan.chunk > 0 && slots > plan.chunk) return plan.chunk * ceil_div(slots, plan.chunk);
   return std::max<int64_t>(2, 2 * ceil_div(slots, 2));
-}
-
-void choose_widths(ScatterRowsPlan& plan, const Fusion& fusion) {
-  const ScatterRows& shape = plan.shape;
-  int64_t bytes = 1;
-  bool complex = false;
-  for (const hlo::InstructionId id : shape.operands) {
-    const ElementType type = fusion.computation()[id].shape.type;
-    bytes = std::max<int64_t>(bytes, hlo::byte_width(type));
-    complex |= hlo::is_complex(type);
-  }
-  const int64_t widest = complex ? 1 : std::max<int64_t>(16 / bytes, 1);
-  plan.vector = std::min(widest, shape.output_run);
-  plan.chunk_vector = std::min(widest, shape.update_run);
-  const int64_t elements = fusion.computation()[shape.operands[0]].shape.element_count();
-  const auto fits = [&](int64_t unroll) {
-    const int64_t tile = unroll * plan.vector * kRowsThreads;
-    return elements % tile == 0 && elements / tile >= 4 * fusion.target.multiprocessors;
-  };
-  if (fits(2)) plan.unroll = 2;
-  // Registers of what few rows need must not be more than those of what all do.
-  const ElementType type = fusion.computation()[shape.operands[0]].shape.type;
-  plan.chunk_batch = 4;
-  plan.batch = wide_type(type) == type ? 4 : 2;
-  // Lists of several entries want loads of several on their way; others want those of several rows.
-  if (shape.count >= 2 * shape.rows) {
-    plan.batch = 8;
-    plan.chunk_batch = 8;
-    plan.unroll = 1;
-  }
 }
 
 /// The chunks into which long lists are cut: about the root of the longest possible list, so that neither chunks nor
@@ -185,7 +123,7 @@ void choose_chunks(ScatterRowsPlan& plan, const Fusion& fusion) {
   }
 }
 
-ScatterRowsPlan choose(const Fusion& fusion, ScatterRows shape, const Combination& combination) {
+ScatterRowsPlan choose(const Fusion& fusion, ScatterRows shape, const RowCombination& combination) {
   const auto& attributes = fusion.computation()[shape.scatter].as<hlo::ScatterAttributes>();
   ScatterRowsPlan plan;
   plan.shape = std::move(shape);
@@ -196,7 +134,7 @@ ScatterRowsPlan choose(const Fusion& fusion, ScatterRows shape, const Combinatio
   } else if (attributes.indices_are_sorted && (!crowded || rows_fill(plan.shape, fusion))) {
     plan.index = RowIndex::Sorted;
   }
-  choose_widths(plan, fusion);
+  choose_row_widths(plan, fusion);
   if (combination.name && plan.index != RowIndex::Inverse) choose_chunks(plan, fusion);
   if (plan.index == RowIndex::Sorted) {
     plan.first = 2;
@@ -313,7 +251,7 @@ const char* text_of(RowIndex index) {
   return "slots of each row, and lists of what is more";
 }
 
-Decision decide(const ScatterRowsPlan& plan, const Combination& combination, const Kernels& kernels) {
+Decision decide(const ScatterRowsPlan& plan, const RowCombination& combination, const Kernels& kernels) {
   Decision decision;
   decision.emitter = "scatter rows";
   decision.reason = "windows are the same or disjoint: each row is read, combined with its updates, and written once";
@@ -348,7 +286,7 @@ Result<Plan> make_plan(const Fusion& fusion, bool at_any_cost) {
   STRATA_TRY(ScatterRows shape, scatter_rows(fusion));
   const int64_t elements = computation[shape.operands[0]].shape.element_count();
   if (elements == 0 || shape.count == 0 || shape.window == 0) return unsupported("nothing is scattered");
-  STRATA_TRY(const Combination combination, combination_of(fusion, root));
+  STRATA_TRY(const RowCombination combination, row_combination(fusion));
   const ScatterRowsPlan made = choose(fusion, std::move(shape), combination);
   if (std::max({made.positions(), made.records() * made.record, made.shape.rows * made.slots}) > kMaxPositions) {
     return unsupported("{} windows and {} rows are more than 32 bits count", made.shape.count, made.shape.rows);
@@ -381,6 +319,62 @@ Result<Plan> make_plan(const Fusion& fusion, bool at_any_cost) {
 }
 
 }  // namespace
+
+Result<RowCombination> row_combination(const Fusion& fusion) {
+  const hlo::Instruction& it = fusion.computation().root_instruction();
+  const hlo::Computation& body = fusion.module[it.called[0]];
+  const size_t arrays = it.operands.size() / 2;
+  for (size_t i = 0; i < body.parameters.size(); ++i) {
+    const ElementType type = fusion.computation().operand_shape(it, static_cast<int>(i % arrays)).type;
+    if (body[body.parameters[i]].shape.type != type)
+      return unsupported("{} combines elements of another type", it.name);
+  }
+  RowCombination result;
+  result.replaces = arrays == 1 && body.root == body.parameters[1];
+  if (arrays == 1 && !result.replaces) result.name = named_combiner(fusion.module, it.called[0]);
+  return result;
+}
+
+int64_t likely_most(double share, double rows) {
+  if (share > 64) return static_cast<int64_t>(std::ceil(share + 4 * std::sqrt(share)));
+  double probability = std::exp(-share), tail = 1 - probability;
+  int64_t most = 0;
+  while (tail * rows > 0.5 && most < 256) {
+    probability *= share / static_cast<double>(++most);
+    tail -= probability;
+  }
+  return most;
+}
+
+void choose_row_widths(ScatterRowsPlan& plan, const Fusion& fusion) {
+  const ScatterRows& shape = plan.shape;
+  int64_t bytes = 1;
+  bool complex = false;
+  for (const hlo::InstructionId id : shape.operands) {
+    const ElementType type = fusion.computation()[id].shape.type;
+    bytes = std::max<int64_t>(bytes, hlo::byte_width(type));
+    complex |= hlo::is_complex(type);
+  }
+  const int64_t widest = complex ? 1 : std::max<int64_t>(16 / bytes, 1);
+  plan.vector = std::min(widest, shape.output_run);
+  plan.chunk_vector = std::min(widest, shape.update_run);
+  const int64_t elements = fusion.computation()[shape.operands[0]].shape.element_count();
+  const auto fits = [&](int64_t unroll) {
+    const int64_t tile = unroll * plan.vector * kRowsThreads;
+    return elements % tile == 0 && elements / tile >= 4 * fusion.target.multiprocessors;
+  };
+  if (fits(2)) plan.unroll = 2;
+  // Registers of what few rows need must not be more than those of what all do.
+  const ElementType type = fusion.computation()[shape.operands[0]].shape.type;
+  plan.chunk_batch = 4;
+  plan.batch = wide_type(type) == type ? 4 : 2;
+  // Lists of several entries want loads of several on their way; others want those of several rows.
+  if (shape.count >= 2 * shape.rows) {
+    plan.batch = 8;
+    plan.chunk_batch = 8;
+    plan.unroll = 1;
+  }
+}
 
 Result<Plan> plan_scatter_rows(const Fusion& fusion) { return make_plan(fusion, false); }
 Result<Plan> plan_scatter_rows_at_any_cost(const Fusion& fusion) { return make_plan(fusion, true); }

@@ -4,6 +4,7 @@
 
 #include "emitters/elemental/function_emitter.h"
 #include "emitters/kinds/code.h"
+#include "emitters/kinds/combiners.h"
 #include "emitters/kinds/kernel.h"
 #include "emitters/kinds/plan.h"
 
@@ -25,12 +26,15 @@ struct ScatterRows {
   int64_t count = 0;                                  ///< of windows
   int64_t rows = 0;
   int64_t window = 0;  ///< elements of a window
+  int64_t width = 1;   ///< elements of a row, of which windows may leave some out
 
   std::vector<indexing::IndexingMap>
       starts;                              ///< (window's number) → index of the indices, for each scattered dimension
   indexing::IndexingMap fits;              ///< (window's number, starts…) → nothing, where the whole window fits
   indexing::IndexingMap row;               ///< the same, where it does → row
   indexing::IndexingMap row_of_output;     ///< (index of the output) → row
+  indexing::IndexingMap output_of_row;     ///< (row, which of its elements, as they lie) → index of the output
+  bool rows_are_outermost = true;          ///< whether the elements of a row lie together
   indexing::IndexingMap covered;           ///< the same → nothing, where windows reach to
   indexing::IndexingMap update_of_output;  ///< (index of the output…, window's number) → index of the updates
   indexing::IndexingMap element_of_output;  ///< (index of the output) → element of the window, as updates lie
@@ -45,6 +49,18 @@ Result<Plan> plan_scatter_rows_at_any_cost(const Fusion& fusion);
 
 /// Unsupported for windows that may overlap.
 Result<ScatterRows> scatter_rows(const Fusion& fusion);
+
+/// How the updates of a row come together.
+struct RowCombination {
+  bool replaces = false;         ///< any update takes the element's place
+  std::optional<Combiner> name;  ///< if parts may be combined by themselves
+};
+/// That of the root, which is a scatter. Unsupported for a computation of other types.
+Result<RowCombination> row_combination(const Fusion& fusion);
+
+/// How many updates a row has at most where windows go to rows at random, `share` a row: half a row, of all of them, is
+/// expected to have more (Poisson's distribution; its normal approximation where it is wide).
+int64_t likely_most(double share, double rows);
 
 /// What is counted of all rows together: entries of short lists, chunks of long ones, and whether there are lists.
 enum class Total : int { Entries = 0, Chunks = 1, Overflows = 2, Number = 3 };
@@ -89,6 +105,9 @@ struct ScatterRowsPlan {
   int64_t positions() const { return first_chunk() + list_chunks() * chunk; }  ///< of the order
   int64_t chunks() const { return slot_chunks() + list_chunks(); }             ///< those of slots come first
 };
+
+/// How many elements, of how many updates, a thread has at a time.
+void choose_row_widths(ScatterRowsPlan& plan, const Fusion& fusion);
 
 /// The temporaries, by number. The first one is zero before the first kernel.
 enum class RowTemporary : int {

@@ -150,6 +150,28 @@ class Analysis {
     result_.row.results = {row};
     result_.row = indexing::simplify(result_.row, indexing::UnusedVariables::Keep);
     result_.row_of_output.results = {of_output};
+    make_output_of_row();
+  }
+
+  /// `output_of_row`, and whether rows lie one after the other.
+  void make_output_of_row() {
+    std::vector<int64_t> rows, elements, extents_of_rows, extents_of_elements;
+    for (const int64_t d : outermost_first(output_)) {
+      const bool of_row = dims_[static_cast<size_t>(d)].of_row;
+      (of_row ? rows : elements).push_back(d);
+      (of_row ? extents_of_rows : extents_of_elements).push_back(output_.dim(d));
+      if (of_row && output_.dim(d) > 1 && result_.width > 1) result_.rows_are_outermost = false;
+      if (!of_row) result_.width *= output_.dim(d);
+    }
+    result_.output_of_row = indexing::identity_map({result_.rows, result_.width});
+    result_.output_of_row.results.assign(output_.dims.size(), Expr());
+    const std::vector<Expr> of_row = indexing::delinearize(Expr::dim(0), extents_of_rows);
+    const std::vector<Expr> of_element = indexing::delinearize(Expr::dim(1), extents_of_elements);
+    for (size_t i = 0; i < rows.size(); ++i) result_.output_of_row.results[static_cast<size_t>(rows[i])] = of_row[i];
+    for (size_t i = 0; i < elements.size(); ++i) {
+      result_.output_of_row.results[static_cast<size_t>(elements[i])] = of_element[i];
+    }
+    result_.output_of_row = indexing::simplify(result_.output_of_row, indexing::UnusedVariables::Keep);
   }
 
   void make_update_maps() {

@@ -295,7 +295,7 @@ TEST(ScatterRows, RandomScattersAgreeWithTheInterpreterBothWays) {
     const std::string text = RandomScatter(seed).text();
     const hlo::ModulePtr module = parsed(text);
     ASSERT_TRUE(module);
-    for (const char* emitter : {"scatter rows", "scatter"}) {
+    for (const char* emitter : {"scatter rows", "scatter scan", "scatter"}) {
       EXPECT_EQ(wrong_results(*module, emitter, {seed}), "") << emitter << "\n" << text;
     }
   }

@@ -15,11 +15,12 @@ using testing::HasSubstr;
 using testing::Not;
 
 /// Runs the module on the CPU: its last kernel must be the emitter's.
-void check(const std::string& text, const std::string& emitter = "scatter", const std::string& detail = "") {
+void check(const std::string& text, const std::string& emitter = "scatter", const std::string& detail = "",
+           const EmitOptions& options = {}) {
   SCOPED_TRACE(text);
   const auto module = hlo::parse_module("HloModule m\n" + text);
   ASSERT_TRUE(module) << module.error().to_string();
-  const auto program = emit_program(**module);
+  const auto program = emit_program(**module, options);
   ASSERT_TRUE(program) << program.error().to_string();
   const ProgramStep& last = program->steps.back();
   ASSERT_TRUE(last.fusion) << last.why_interpreted;
@@ -173,9 +174,11 @@ TEST(Scatter, EmptyUpdatesLeaveTheOperand) {
 
 TEST(Scatter, BeginsAsOneValueEverywhere) {
   check(function("f32", "add") +
-        "ENTRY e {\n  z = f32[] constant(0.5)\n  x = f32[16] broadcast(z), dimensions={}\n  i = s32[50] parameter(0)\n "
-        " u = f32[50] parameter(1)\n  ROOT r = f32[16] scatter(x, i, u), update_window_dims={}, "
-        "inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=f\n}\n");
+            "ENTRY e {\n  z = f32[] constant(0.5)\n  x = f32[16] broadcast(z), dimensions={}\n  i = s32[50] "
+            "parameter(0)\n "
+            " u = f32[50] parameter(1)\n  ROOT r = f32[16] scatter(x, i, u), update_window_dims={}, "
+            "inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=f\n}\n",
+        "scatter", "fill output 0", {.only = "scatter"});
 }
 
 TEST(Scatter, ComputesUpdatesAndIndicesButNotTheOperand) {
