@@ -22,6 +22,7 @@ emitters::LaxOptions lax_options(const HloOptions& options) {
   emitters::LaxOptions lax;
   lax.seconds = options.search_seconds;
   lax.progress = options.progress;
+  lax.stop = options.stop;
   lax.threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   if (options.search_seconds > 0) lax.cache = options.cache;
   return lax;

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -25,6 +26,7 @@ struct HloOptions {
   /// and the results lie there. Else, and on the processor, such attributes mean nothing.
   bool gives_parameters = false;
   std::function<void(const std::string& line)> progress = {};  ///< as LaxOptions::progress
+  std::stop_token stop = {};                                   ///< as LaxOptions::stop
 };
 
 class HloFunction : public ArrayFunction {

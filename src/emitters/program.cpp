@@ -597,7 +597,7 @@ Result<EmittedProgram> emit_program(const hlo::Module& module, const EmitOptions
   const Parameters parameters = aliases.empty() ? Parameters::Kept : Parameters::MayBeOverwritten;
   LaxOptions searches = lax;
   // One for the entry and the bodies of its loops.
-  if (!searches.deadline && searches.seconds > 0) searches.deadline = Deadline(searches.seconds);
+  if (!searches.deadline && searches.seconds > 0) searches.deadline = Deadline(searches.seconds, searches.stop);
   STRATA_TRY(EmittedProgram program, emit(module, options, libraries, searches, parameters, ""));
   for (const hlo::InputOutputAlias& alias : aliases) program.aliases.push_back(alias_of(module, program, alias));
   return program;

@@ -4,7 +4,10 @@
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
+#include <chrono>
 #include <functional>
+#include <future>
+#include <stop_token>
 
 #include "compiler/graph_function.h"
 #include "compiler/hlo_function.h"
@@ -24,43 +27,69 @@ struct Function {
   std::vector<std::string> notes;
 };
 
-std::unique_ptr<Function> compile_unlocked(const std::string& text, std::shared_ptr<GpuDevice> device,
-                                           double search_seconds, const std::string& cache_folder,
-                                           const std::string& file, bool gives_parameters,
-                                           const std::function<void(const std::string&)>& show) {
-  nb::gil_scoped_release unlocked;
+struct CompileRequest {
+  std::string text;
+  std::shared_ptr<GpuDevice> device;
+  double search_seconds = 0;
+  std::string cache_folder, file;
+  bool gives_parameters = false;
+  std::function<void(const std::string&)> progress;
+  std::stop_token stop;
+};
+
+std::unique_ptr<Function> compile_unlocked(const CompileRequest& request) {
   auto made = std::make_unique<Function>();
   std::optional<ResultCache> cache;
-  if (!cache_folder.empty())
-    cache.emplace(cache_folder, [&](const std::string& warning) { made->notes.push_back(warning); });
-  compiler::HloOptions options{search_seconds, cache ? &*cache : nullptr, file, gives_parameters, show};
-  made->device = std::move(device);
-  made->function = value_of(compiler::HloFunction::compile(text, made->device.get(), options));
+  if (!request.cache_folder.empty())
+    cache.emplace(request.cache_folder, [&](const std::string& warning) { made->notes.push_back(warning); });
+  const compiler::HloOptions options{
+      request.search_seconds,   cache ? &*cache : nullptr, request.file,
+      request.gives_parameters, request.progress,          request.stop,
+  };
+  made->device = request.device;
+  made->function = value_of(compiler::HloFunction::compile(request.text, made->device.get(), options));
   const auto& notes = made->function->notes();
   made->notes.insert(made->notes.end(), notes.begin(), notes.end());
   return made;
 }
 
+/// How often a signal is looked for while another thread compiles.
+constexpr std::chrono::milliseconds kBetweenSignals{100};
+
 std::unique_ptr<Function> compile(const std::string& text, std::shared_ptr<GpuDevice> device, double search_seconds,
                                   const std::string& cache_folder, const std::string& file, bool gives_parameters,
                                   const nb::object& progress) {
-  // It may be called on threads that know nothing of Python's errors, Ctrl-C among them: raised in the end.
+  std::stop_source stop;
+  // The first error of Python, Ctrl-C among them, ends the search and is raised in the end.
   std::optional<nb::python_error> raised;
-  std::function<void(const std::string&)> show;
+  CompileRequest request{text, std::move(device), search_seconds, cache_folder, file, gives_parameters, {}, {}};
+  request.stop = stop.get_token();
   if (!progress.is_none()) {
-    show = [&](const std::string& line) {
+    request.progress = [&](const std::string& line) {
       const nb::gil_scoped_acquire locked;
       if (raised) return;
       try {
         progress(line);
       } catch (nb::python_error& error) {
         raised.emplace(std::move(error));
+        stop.request_stop();
       }
     };
   }
-  auto made = compile_unlocked(text, std::move(device), search_seconds, cache_folder, file, gives_parameters, show);
+  // On a thread of its own, so that Python's main thread sees Ctrl-C.
+  std::future<std::unique_ptr<Function>> made =
+      std::async(std::launch::async, [&] { return compile_unlocked(request); });
+  const auto has_ended = [&] {
+    const nb::gil_scoped_release unlocked;
+    return made.wait_for(kBetweenSignals) == std::future_status::ready;
+  };
+  while (!has_ended()) {
+    if (raised || PyErr_CheckSignals() == 0) continue;
+    raised.emplace();
+    stop.request_stop();
+  }
   if (raised) throw nb::python_error(std::move(*raised));
-  return made;
+  return made.get();
 }
 
 /// On the GPU the kernels of a folder that `strata optimize` wrote, on the processor the reference executor.

@@ -376,7 +376,7 @@ LaxSearch search_lax_parts(const hlo::Module& module, const Target& target, cons
   const Searcher searcher(target, options, libraries);
   Chooser chooser(module, target, libraries, searcher);
   const std::vector<Different> order = different_parts(module, target, libraries, searcher);
-  const Deadline whole = options.deadline.value_or(Deadline(options.seconds));
+  const Deadline whole = options.deadline.value_or(Deadline(options.seconds, options.stop));
   std::vector<LaxPart> taken;
   double left = std::accumulate(order.begin(), order.end(), 0.0,
                                 [](double all, const Different& one) { return all + one.saves; });

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -28,7 +29,8 @@ struct LaxOptions {
   /// Microseconds of a part on the machine's GPU: as a step, or, where that is null, as kernels and libraries' work.
   /// Where set, it decides in place of the models which of the two is taken.
   std::function<Result<double>(const hlo::Module& part, const LaxStep* step)> microseconds;
-  std::string device;  ///< what `microseconds` measures, name and driver; part of the cache's keys
+  std::string device;         ///< what `microseconds` measures, name and driver; part of the cache's keys
+  std::stop_token stop = {};  ///< the user's request to end the search at once
   /// The end of `seconds`. Made at the first part where it is empty.
   std::optional<Deadline> deadline = {};
   /// Told in a line what is searched and how far it is, now and then, nothing of what the cache knows; an empty
