@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "emitters/fusion/factor_sums.h"
+#include "emitters/fusion/instruction_roles.h"
 #include "emitters/fusion/nest_reductions.h"
 #include "emitters/fusion/recompute.h"
 #include "emitters/fusion/share_long_products.h"
@@ -244,19 +245,10 @@ class ProgramBuilder {
     return fusion;
   }
 
-  /// Whether a part only gives an array another shape, and nothing else reads it: then both are one array.
-  bool only_names(const ProgramPart& part) const {
-    const hlo::Computation& from = part.module.entry_computation();
-    const hlo::Computation& entry = flat_.entry_computation();
-    if (from.root_instruction().opcode != Opcode::Reshape || from.instructions.size() != 2) return false;
-    const InstructionId read = part.inputs[0].instruction;
-    if (!entry[read].shape.is_array() || entry[read].opcode == Opcode::Parameter) return false;
-    const auto reads = [&](const hlo::Instruction& it) { return std::ranges::count(it.operands, read) > 0; };
-    return std::ranges::count_if(entry.instructions, reads) == 1 && entry.root != read;
-  }
-
+  /// Where a part only gives an array another shape, and nothing else reads it, both are one array.
   Result<EmittedFusion> emit_part(const ProgramPart& part, const std::string& name) {
-    if (options_.only.empty() && only_names(part)) {
+    if (options_.only.empty() && part.module.entry_computation().root_instruction().opcode == Opcode::Reshape &&
+        part.inputs.size() == 1 && is_read_once(flat_.entry_computation(), part.inputs[0].instruction)) {
       auto reshape = emit_fusion(part.module, part.module.entry, name, {.target = options_.target, .only = "reshape"});
       if (reshape || reshape.error().code != ErrorCode::Unsupported) return reshape;
     }

@@ -134,4 +134,11 @@ bool is_name(Opcode opcode) {
   return opcode == Opcode::Tuple || opcode == Opcode::GetTupleElement || opcode == Opcode::AfterAll;
 }
 
+bool is_read_once(const Computation& computation, InstructionId id) {
+  const Instruction& it = computation[id];
+  if (!it.shape.is_array() || it.opcode == Opcode::Parameter || computation.root == id) return false;
+  const auto reads = [&](const Instruction& other) { return std::ranges::count(other.operands, id) > 0; };
+  return std::ranges::count_if(computation.instructions, reads) == 1;
+}
+
 }  // namespace strata::emitters

@@ -41,4 +41,7 @@ bool is_operator(const hlo::Instruction& it);
 /// What only names values.
 bool is_name(hlo::Opcode opcode);
 
+/// Whether an instruction computes an array that one other instruction reads, and nobody else.
+bool is_read_once(const hlo::Computation& computation, hlo::InstructionId id);
+
 }  // namespace strata::emitters
