@@ -47,6 +47,7 @@ struct ComputedOnce {
   double threads = 0, blocks = 0;            ///< of the launch, where there are such instructions
   double threads_of_rows = 1;                ///< that compute each element of a product's rows
   double operations = 0;                     ///< of products
+  double crowding = 1;                       ///< what the other operations take, times what they take in a loop
   double cache_bytes = 0;                    ///< beside the elements of products' rows
   bool is_serial = false;                    ///< KernelWork::serial
   int64_t fills = 0;                         ///< KernelWork::fills

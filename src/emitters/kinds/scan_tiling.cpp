@@ -73,6 +73,8 @@ ScanTiling choose_scan_tiling(int64_t outer, int64_t length, int64_t inner, int6
     tiling.tiles = indexing::ceil_div(tiles, most);
     tiling.chunks = indexing::ceil_div(tiles, tiling.tiles);
   }
+  // Tiles of about one length: what lies beyond a line is computed too.
+  tiling.unroll = indexing::ceil_div(tiling.vectors(), tiling.warps * tiling.lanes * tiling.tiles * tiling.chunks);
   return tiling;
 }
 
