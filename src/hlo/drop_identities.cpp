@@ -29,6 +29,8 @@ class Dropping : EntryRewriter {
         break;
       case Opcode::Reshape:
       case Opcode::Convert:
+      // Nothing after this merges what is computed twice.
+      case Opcode::OptimizationBarrier:
         break;
       default:
         return false;

@@ -22,7 +22,8 @@ ENTRY e {
   again = f32[1,5,5]{2,1,0} reshape(same)
   turned = f32[1,5,5]{2,1,0} transpose(again), dimensions={0,1,2}
   kept = f32[1,5,5]{2,1,0} convert(turned)
-  n = f32[1,5,5]{2,1,0} negate(kept)
+  fenced = f32[1,5,5]{2,1,0} opt-barrier(kept)
+  n = f32[1,5,5]{2,1,0} negate(fenced)
   ROOT r = f32[1,5,5]{2,1,0} broadcast(n), dimensions={0,1,2}
 })");
   ASSERT_TRUE(module) << module.error().to_string();
