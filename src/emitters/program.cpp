@@ -15,6 +15,7 @@
 #include "emitters/fusion/share_long_reductions.h"
 #include "emitters/fusion/sink_transposes.h"
 #include "emitters/fusion/split_reductions.h"
+#include "emitters/fusion/widen_sums.h"
 #include "emitters/lax/associative.h"
 #include "emitters/library/complex_products.h"
 #include "hlo/associative_scans.h"
@@ -141,7 +142,7 @@ class ProgramBuilder {
     const auto kernels_of = [&](const hlo::Module& module) {
       return fused_of(share_long_reductions(split_reductions(module, options_.target), options_.target));
     };
-    hlo::Module flat = share_long_products(flat_, options_.target);
+    hlo::Module flat = widen_sums(share_long_products(flat_, options_.target));
     if (std::optional<hlo::Module> sunk = sink_transposes(flat)) flat = *std::move(sunk);
     std::optional<hlo::Module> factored = factor_sums(flat);
     if (flat.entry_computation().instructions.size() > kFewInstructions)
