@@ -134,8 +134,8 @@ class ProgramBuilder {
   }
 
  private:
-  /// The kernels of the entry. Where sums differ by factors, and where reductions of all elements can be of rows'
-  /// results beside other reductions of rows, both ways are tried; large modules have one.
+  /// The kernels of the entry. Where sums differ by factors or wait for these, and where reductions of all elements can
+  /// be of rows' results beside other reductions of rows, both ways are tried; large modules have one.
   FusedModule cut() const {
     Ratings ratings(options_.target);
     const auto fused_of = [&](const hlo::Module& module) { return fuse_recomputing(module, ratings, parameters_); };
@@ -147,6 +147,7 @@ class ProgramBuilder {
     std::optional<hlo::Module> factored = factor_sums(flat);
     if (flat.entry_computation().instructions.size() > kFewInstructions)
       return kernels_of(nest_reductions(factored ? *factored : flat));
+    const std::optional<hlo::Module> early = factor_waiting_sums(flat);
     flat = nest_reductions(flat);
     FusedModule fused = kernels_of(flat);
     const auto consider = [&](hlo::Module other) {
@@ -156,6 +157,7 @@ class ProgramBuilder {
       flat = std::move(other);
     };
     if (factored) consider(nest_reductions(*factored));
+    if (early) consider(nest_reductions(*early));
     if (std::optional<hlo::Module> nested = nest_beside_reductions(flat)) consider(*std::move(nested));
     if (const auto shared = share_atomic_reductions(split_reductions(flat, options_.target), options_.target)) {
       FusedModule instead = fused_of(*shared);
