@@ -16,6 +16,7 @@
 #include "emitters/fusion/share_long_reductions.h"
 #include "emitters/fusion/sink_transposes.h"
 #include "emitters/fusion/split_reductions.h"
+#include "emitters/fusion/widen_sums.h"
 #include "emitters/lax/associative.h"
 #include "emitters/library/complex_products.h"
 #include "hlo/associative_scans.h"
@@ -134,19 +135,20 @@ class ProgramBuilder {
   }
 
  private:
-  /// The kernels of the entry. Where sums differ by factors, and where reductions of all elements can be of rows'
-  /// results beside other reductions of rows, both ways are tried; large modules have one.
+  /// The kernels of the entry. Where sums differ by factors or wait for these, and where reductions of all elements can
+  /// be of rows' results beside other reductions of rows, both ways are tried; large modules have one.
   FusedModule cut() const {
     Ratings ratings(options_.target);
     const auto fused_of = [&](const hlo::Module& module) { return fuse_recomputing(module, ratings, parameters_); };
     const auto kernels_of = [&](const hlo::Module& module) {
       return fused_of(share_long_reductions(split_reductions(module, options_.target), options_.target));
     };
-    hlo::Module flat = share_long_products(flat_, options_.target);
+    hlo::Module flat = widen_sums(share_long_products(flat_, options_.target));
     if (std::optional<hlo::Module> sunk = sink_transposes(flat)) flat = *std::move(sunk);
     std::optional<hlo::Module> factored = factor_sums(flat);
     if (flat.entry_computation().instructions.size() > kFewInstructions)
       return kernels_of(nest_reductions(factored ? *factored : flat));
+    const std::optional<hlo::Module> early = factor_waiting_sums(flat);
     flat = nest_reductions(flat);
     FusedModule fused = kernels_of(flat);
     const auto consider = [&](hlo::Module other) {
@@ -156,6 +158,7 @@ class ProgramBuilder {
       flat = std::move(other);
     };
     if (factored) consider(nest_reductions(*factored));
+    if (early) consider(nest_reductions(*early));
     if (std::optional<hlo::Module> nested = nest_beside_reductions(flat)) consider(*std::move(nested));
     if (const auto shared = share_atomic_reductions(split_reductions(flat, options_.target), options_.target)) {
       FusedModule instead = fused_of(*shared);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "hlo/entry_rewriter.h"
 #include "hlo/indexing/evaluations.h"
@@ -26,7 +27,8 @@ struct Factored {
 
 class Factoring : hlo::EntryRewriter {
  public:
-  explicit Factoring(const hlo::Module& module) : EntryRewriter(module) {}
+  /// `waiting_too`: also sums that wait for others only because of their factors.
+  Factoring(const hlo::Module& module, bool waiting_too) : EntryRewriter(module), waiting_too_(waiting_too) {}
 
   std::optional<hlo::Module> run() {
     for (InstructionId id = 0; id < std::ssize(from_.instructions); ++id) {
@@ -39,10 +41,12 @@ class Factoring : hlo::EntryRewriter {
         continue;
       std::sort(factored.terms.begin(), factored.terms.end());
       sharing_[key(from_[id], factored)].push_back(id);
+      if (waiting_too_ && waits(from_[id], factored)) waiting_.insert(id);
       sums_.emplace(id, std::move(factored));
     }
-    const bool any =
-        std::any_of(sums_.begin(), sums_.end(), [&](const auto& sum) { return pays(sum.first, sum.second); });
+    const bool any = waiting_too_ ? !waiting_.empty() : std::any_of(sums_.begin(), sums_.end(), [&](const auto& sum) {
+      return pays(sum.first, sum.second);
+    });
     if (!any) return std::nullopt;
     return rewrite([&](const Instruction& it, const Instruction& copy) -> std::optional<InstructionId> {
       const auto id = static_cast<InstructionId>(&it - from_.instructions.data());
@@ -122,11 +126,42 @@ class Factoring : hlo::EntryRewriter {
            (contains_factor(sum, it.operands[0], depth - 1) || contains_factor(sum, it.operands[1], depth - 1));
   }
 
-  /// Whether there are several sums of the same products, which differ by factors.
+  /// The reductions of this many elements and more than a few terms that values are made of, directly or not.
+  std::set<InstructionId> reductions_before(const std::vector<InstructionId>& values, double elements) const {
+    std::set<InstructionId> reductions;
+    std::vector<bool> seen(from_.instructions.size());
+    std::vector<InstructionId> stack = values;
+    while (!stack.empty()) {
+      const InstructionId id = stack.back();
+      stack.pop_back();
+      if (seen[static_cast<size_t>(id)]) continue;
+      seen[static_cast<size_t>(id)] = true;
+      const Instruction& it = from_[id];
+      const bool as_large = it.opcode == Opcode::Reduce && indexing::is_long_reduction(from_, it) &&
+                            indexing::elements_of(from_.operand_shape(it, 0)) == elements;
+      if (as_large) reductions.insert(id);
+      stack.insert(stack.end(), it.operands.begin(), it.operands.end());
+    }
+    return reductions;
+  }
+
+  /// Whether what stands before a sum is made of a reduction of as many elements that its terms are not made of.
+  bool waits(const Instruction& it, const Factored& sum) const {
+    std::vector<InstructionId> before = sum.factors;
+    before.insert(before.end(), sum.divisors.begin(), sum.divisors.end());
+    const double elements = indexing::elements_of(from_.operand_shape(it, 0));
+    const std::set<InstructionId> of_factors = reductions_before(before, elements);
+    if (of_factors.empty()) return false;
+    const std::set<InstructionId> of_terms = reductions_before(sum.terms, elements);
+    return !std::includes(of_terms.begin(), of_terms.end(), of_factors.begin(), of_factors.end());
+  }
+
+  /// Whether a sum waits for its factors, or there are several of the same products, which differ by factors.
   bool pays(InstructionId id, const Factored& sum) const {
     const std::vector<InstructionId>& all = sharing_.at(key(from_[id], sum));
-    return all.size() > 1 &&
-           std::any_of(all.begin(), all.end(), [&](InstructionId o) { return !sums_.at(o).is_plain(); });
+    return waiting_.contains(id) || (all.size() > 1 && std::any_of(all.begin(), all.end(), [&](InstructionId o) {
+                                       return !sums_.at(o).is_plain();
+                                     }));
   }
 
   InstructionId make(const Instruction& it, const Instruction& copy, const Factored& sum) {
@@ -164,13 +199,21 @@ class Factoring : hlo::EntryRewriter {
                hlo::DimensionsAttributes{{dimensions}});
   }
 
+  const bool waiting_too_;
   std::map<InstructionId, Factored> sums_;
+  std::set<InstructionId> waiting_;
   std::map<Key, std::vector<InstructionId>> sharing_;  ///< sums of the same products
   std::map<Key, InstructionId> made_;                  ///< what these are in the new entry
 };
 
 }  // namespace
 
-std::optional<hlo::Module> factor_sums(const hlo::Module& module) { return Factoring(module).run(); }
+std::optional<hlo::Module> factor_sums(const hlo::Module& module) {
+  return Factoring(module, /*waiting_too=*/false).run();
+}
+
+std::optional<hlo::Module> factor_waiting_sums(const hlo::Module& module) {
+  return Factoring(module, /*waiting_too=*/true).run();
+}
 
 }  // namespace strata::emitters

@@ -14,4 +14,9 @@ namespace strata::emitters {
 /// Nothing where there are no such sums.
 std::optional<hlo::Module> factor_sums(const hlo::Module& module);
 
+/// The same, and sums whose factors are made of another sum that goes through as much, where their terms are not: c·Σ x
+/// can be summed beside that other sum, while Σ c·x waits for it and goes through all of x again. Nothing where no sum
+/// waits so.
+std::optional<hlo::Module> factor_waiting_sums(const hlo::Module& module);
+
 }  // namespace strata::emitters

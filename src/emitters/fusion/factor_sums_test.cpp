@@ -130,5 +130,64 @@ TEST(FactorSums, LeaveOthers) {
   EXPECT_FALSE(factor_sums(**narrow));
 }
 
+/// Sums whose factors are made of another sum over as much, and of which the terms are not.
+constexpr std::string_view kWaiting = R"(
+  s0 = KEPT reduce(x, z), dimensions={0,2}, to_apply=add
+  f = KEPT multiply(s0, w)
+  fs = ALL broadcast(f), dimensions={1}
+  fy = ALL multiply(fs, y)
+  n = ALL negate(fy)
+  nk = ALL multiply(n, ks)
+  s1 = KEPT reduce(nk, z), dimensions={0,2}, to_apply=add
+)";
+
+TEST(FactorSums, DoNotWaitForFactors) {
+  for (const auto& [a, b, c] : {std::tuple(3, 37, 41), std::tuple(65, 5, 1), std::tuple(300, 7, 40)}) {
+    const std::string text = text_of("f32", a, b, c, kWaiting, 2);
+    SCOPED_TRACE(text);
+    const auto module = hlo::parse_module(text);
+    ASSERT_TRUE(module) << module.error().to_string();
+    EXPECT_FALSE(factor_sums(**module));
+    const std::optional<hlo::Module> factored = factor_waiting_sums(**module);
+    ASSERT_TRUE(factored);
+    const auto verified = hlo::verify(*factored);
+    ASSERT_TRUE(verified) << verified.error().to_string() << hlo::print(*factored);
+    const auto& entry = factored->entry_computation();
+    for (const hlo::Instruction& it : entry.instructions) {
+      if (it.opcode != hlo::Opcode::Reduce) continue;
+      EXPECT_EQ(entry[it.operands[0]].opcode, hlo::Opcode::Parameter) << hlo::print(*factored);
+    }
+    const auto arguments = hlo::typical_arguments((*module)->entry_computation(), static_cast<uint64_t>(a));
+    const auto expected = hlo::evaluate(**module, arguments);
+    ASSERT_TRUE(expected) << expected.error().to_string();
+    const auto actual = hlo::evaluate(*factored, arguments);
+    ASSERT_TRUE(actual) << actual.error().to_string();
+    EXPECT_EQ(hlo::difference(*actual, *expected, 256).value_or(""), "");
+    const auto program = emit_program(**module);
+    ASSERT_TRUE(program) << program.error().to_string();
+    const auto run = run_on_cpu(*program, arguments);
+    ASSERT_TRUE(run) << run.error().to_string();
+    EXPECT_EQ(hlo::difference(*run, *expected, 256).value_or(""), "");
+  }
+}
+
+TEST(FactorSums, WaitForTerms) {
+  // Terms that are made of the same sum; factors of none; a factor of a shorter sum.
+  const std::string_view others[] = {
+      "  s0 = KEPT reduce(x, z), dimensions={0,2}, to_apply=add\n  fs = ALL broadcast(s0), dimensions={1}\n"
+      "  d = ALL subtract(y, fs)\n  q = ALL multiply(d, fs)\n"
+      "  s1 = KEPT reduce(q, z), dimensions={0,2}, to_apply=add\n",
+      "  s0 = KEPT reduce(x, z), dimensions={0,2}, to_apply=add\n  q = ALL multiply(y, ws)\n"
+      "  s1 = KEPT reduce(q, z), dimensions={0,2}, to_apply=add\n",
+      "  s = TYPE[] reduce(w, z), dimensions={0}, to_apply=add\n  fs = ALL broadcast(s), dimensions={}\n"
+      "  s0 = KEPT reduce(x, z), dimensions={0,2}, to_apply=add\n  q = ALL multiply(y, fs)\n"
+      "  s1 = KEPT reduce(q, z), dimensions={0,2}, to_apply=add\n"};
+  for (const std::string_view sums : others) {
+    const auto module = hlo::parse_module(text_of("f32", 3, 70, 41, sums, 2));
+    ASSERT_TRUE(module) << module.error().to_string();
+    EXPECT_FALSE(factor_waiting_sums(**module)) << sums;
+  }
+}
+
 }  // namespace
 }  // namespace strata::emitters

@@ -148,8 +148,10 @@ class Splitter : hlo::EntryRewriter {
     const int64_t rows = groups[along].size;
     const int64_t lines = others * indexing::ceil_div(columns * bytes, kLineBytes);
     const int64_t most = most_rows(columns, bytes, rows, lines);
-    const bool apart = reduced.size() > 1;
-    if (rows < kLeastPart || !(apart || few(lines) || (again && rows > most))) return std::nullopt;
+    // Where one kernel reads all in less time than another one's launch takes, two are no better.
+    if (memory_microseconds(all, static_cast<double>(lines), target_) <= 1e6 * target_.kernel_seconds())
+      return std::nullopt;
+    if (rows < kLeastPart || !(reduced.size() > 1 || few(lines) || (again && rows > most))) return std::nullopt;
     // More rows than one part has, where that is for blocks or registers.
     const bool in_parts = rows > most && (again || few(lines));
     const std::optional<int64_t> part = in_parts ? divisor_near(rows, most, 4) : std::optional(rows);

@@ -24,6 +24,7 @@ namespace strata::emitters {
 /// parts
 ///   that stay in registers, with m the maximum of a part (0 where it is not finite),
 ///     Σexp(x - b) = Σ over parts of exp(m - b)·Σexp(x - m), without parts whose sum is 0.
+/// Columns and dimensions that do not lie together stay whole where a kernel reads all in the time of a launch or less.
 /// Reductions over single elements become elementwise operators.
 hlo::Module split_reductions(const hlo::Module& module, const Target& target);
 

@@ -17,10 +17,11 @@
 namespace strata::emitters {
 namespace {
 
-/// A GPU so small that few blocks fill it: arrays of a test are large on it.
+/// A GPU so small that few blocks fill it, and whose kernels start at once: arrays of a test are large on it.
 Target small_target() {
   Target target = default_target();
   target.multiprocessors = 4;
+  target.rates.kernel = target.rates.overlapped_kernel = 1e-7;
   return target;
 }
 
@@ -160,6 +161,20 @@ int64_t passes(const std::string& text) {
   int64_t count = 0;
   for (size_t at = 0; (at = explained.find("b0 ", at)) != std::string::npos; ++at) ++count;
   return count;
+}
+
+TEST(SplitReductions, LeaveWhatALaunchTakesLongerThan) {
+  // The parts of a group norm, and an array that is read for longer.
+  for (const auto& [positions, kernels] : {std::pair(81, 1), std::pair(8100, 2)}) {
+    const std::string text = text_of({"f32", {3, positions, 8, 15}, {1, 3}});
+    const auto module = hlo::parse_module(text);
+    ASSERT_TRUE(module) << module.error().to_string();
+    const std::string changed = hlo::print(split_reductions(**module, default_target()));
+    EXPECT_EQ(changed.find("of.parts") == std::string::npos, kernels == 1) << changed;
+    const auto program = emit_program(**module);
+    ASSERT_TRUE(program) << program.error().to_string();
+    EXPECT_EQ(std::ssize(program->steps), kernels) << explain(*program);
+  }
 }
 
 TEST(SplitReductions, GoThroughTheArrayOnce) {

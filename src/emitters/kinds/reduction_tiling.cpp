@@ -116,6 +116,7 @@ class Choice {
     int64_t rows = std::max<int64_t>(kThreads / tiling_.threads[last], 1);
     if (last > 0) {
       while (rows * tiling_.threads[last] > kWarpSize && !enough_blocks(ceil_div(rows_, rows))) rows /= 2;
+      if (outer_reduced() > 1) rows = share_pieces(rows);
       tiling_.threads[last - 1] = rows;
       int64_t& repeat = tiling_.unroll[last - 1];
       while (!load_.one_slot && repeat < 4 && repeat * 2 * vector() * load_.element_bytes <= 64 &&
@@ -127,6 +128,31 @@ class Choice {
     }
     finish("multi-row reduction",
            fmt::format("a row of {} is at most a vector of {} for each lane of a warp", groups_[last].size, vector()));
+  }
+
+  /// Of rows of several short pieces, as many as `rows` in a block: where these are too few for all threads of the GPU,
+  /// threads share the pieces of a row, too. A block then has fewer rows, as long as their pieces that lie together are
+  /// a line of memory, so that more blocks run. Returns how many it has.
+  int64_t share_pieces(int64_t rows) {
+    constexpr int64_t kLineBytes = 128;
+    const size_t last = groups_.size() - 1;
+    const size_t along = largest_outer();
+    const int64_t size = groups_[along].size;
+    const int64_t lanes = tiling_.threads[last];
+    rows = std::min(rows, power_above(groups_[last - 1].size));
+    const auto warps = [&] { return std::max<int64_t>(kWarpSize / (rows * lanes), 1); };  // pieces of a whole warp
+    const auto line = [&] { return rows / 2 * groups_[last].size * load_.element_bytes >= kLineBytes; };
+    while (rows > 1 && line() && warps() * 2 <= size && !enough_blocks(ceil_div(rows_, rows))) rows /= 2;
+    const int64_t blocks = ceil_div(rows_, rows);
+    const int64_t repeat = load_.rereads ? 2 : 8;  // pieces of a thread
+    int64_t threads = warps();
+    while (ceil_div(size, threads) > repeat && threads * 2 * rows * lanes <= most_threads() &&
+           !enough_blocks(blocks * threads * rows * lanes / kThreads))
+      threads *= 2;
+    const int64_t busy = ceil_div(size, ceil_div(size, threads));
+    tiling_.threads[along] = ceil_div(busy, warps()) * warps();
+    tiling_.unroll[along] = ceil_div(size, tiling_.threads[along]);
+    return rows;
   }
 
   void long_rows() {
@@ -161,14 +187,20 @@ class Choice {
     return count;
   }
 
-  /// Gives the largest outer group that is reduced threads of its own, so that a block has up to as many as wanted, and
-  /// returns those along the innermost group: whole warps. What a thread goes through is as little as can be; of equal
-  /// choices, the one with longest runs in memory.
-  int64_t share_outer(int64_t vectors, int64_t wanted) {
+  /// The largest of the outer groups that are reduced.
+  size_t largest_outer() const {
     size_t along = groups_.size();
     for (size_t i = 0; i + 1 < groups_.size(); ++i) {
       if (groups_[i].reduced && (along == groups_.size() || groups_[i].size > groups_[along].size)) along = i;
     }
+    return along;
+  }
+
+  /// Gives the largest outer group that is reduced threads of its own, so that a block has up to as many as wanted, and
+  /// returns those along the innermost group: whole warps. What a thread goes through is as little as can be; of equal
+  /// choices, the one with longest runs in memory.
+  int64_t share_outer(int64_t vectors, int64_t wanted) {
+    const size_t along = largest_outer();
     const int64_t size = groups_[along].size;
     int64_t threads = kWarpSize, least = 0;
     for (int64_t each = kWarpSize; each <= wanted; each += kWarpSize) {

@@ -43,6 +43,7 @@ ColumnPart most_column_part(int64_t columns, int64_t vector, int64_t element_byt
 /// blocks share outputs where else too few would run. Long rows that are gone through again are kept in registers as
 /// far as these reach, the rest in shared memory: two blocks a multiprocessor where that is possible, with as many
 /// threads as then can have all of their row.
+/// Of rows of several short pieces threads share the pieces, where rows are too few for all threads of the GPU.
 ReductionTiling choose_reduction_tiling(const ReductionHeroes& heroes, const ReductionLoad& load, const Target& target);
 
 }  // namespace strata::emitters
