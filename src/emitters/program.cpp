@@ -591,7 +591,6 @@ Result<EmittedProgram> emit_program(const hlo::Module& module, const EmitOptions
   // Those that are not given away are priced as if they were: an update of one stays a kernel of its own all the same.
   const Parameters parameters = aliases.empty() ? Parameters::Kept : Parameters::MayBeOverwritten;
   LaxOptions searches = lax;
-  // One for the entry and the bodies of its loops.
   if (!searches.deadline && searches.seconds > 0) searches.deadline = Deadline(searches.seconds, searches.stop);
   STRATA_TRY(EmittedProgram program, emit(module, options, libraries, searches, parameters, ""));
   for (const hlo::InputOutputAlias& alias : aliases) program.aliases.push_back(alias_of(module, program, alias));

@@ -133,7 +133,8 @@ TEST_F(LibraryCallsTest, FloatsOfTwoTypesAreMultipliedAsOne) {
     return fmt::format(R"(ENTRY e {{
   x = {0}[3,40,64] parameter(0)
   w = {1}[3,128,64] parameter(1)
-  ROOT d = {2}[3,40,128] dot(x, w), lhs_batch_dims={{0}}, rhs_batch_dims={{0}}, lhs_contracting_dims={{2}}, rhs_contracting_dims={{2}}{3}
+  ROOT d = {2}[3,40,128] dot(x, w), lhs_batch_dims={{0}}, rhs_batch_dims={{0}}, lhs_contracting_dims={{2}},
+    rhs_contracting_dims={{2}}{3}
 }})",
                        lhs, rhs, result, more);
   };
