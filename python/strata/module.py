@@ -127,7 +127,7 @@ def compile_hlo(text: str, *, target: str = "auto", search_seconds: float | None
     gives_parameters: on a GPU, whether calls give away the parameters that the text's input_output_alias names. They are
         written over; with must-alias the result lies there, and out= takes the parameter's own array for it.
     progress: is called with a line that says what is searched, now and then and from any thread, and with "" where a
-        search ends. What it raises is raised when the module is compiled.
+        search ends. What it raises ends the search and is raised, as Ctrl-C is.
 
     Raises Error with the place in the text and what to do about it."""
     arguments.text("the module", text)

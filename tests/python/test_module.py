@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import threading
@@ -286,3 +287,44 @@ def test_on_the_fake_driver(tmp_path):
     assert ran.stdout.startswith("input 0 does not begin at a multiple of 256 bytes\n  copy it\n")
     assert "the module is compiled for the GPU, and NumPy's arrays lie in the host's memory" in ran.stdout
     assert ran.stdout.splitlines()[-1] == "0"  # one kernel: nothing lies between
+
+
+def two_gated_products():
+    lines = []
+    for i, (width, inner) in enumerate([(64, 128), (128, 256)]):
+        product = "dot({}, {}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}"
+        lines += [f"x{i} = f16[16,{width}] parameter({3 * i})", f"u{i} = f16[{width},{inner}] parameter({3 * i + 1})",
+                  f"v{i} = f16[{width},{inner}] parameter({3 * i + 2})",
+                  f"p{i} = f16[16,{inner}] " + product.format(f"x{i}", f"u{i}"),
+                  f"q{i} = f16[16,{inner}] " + product.format(f"x{i}", f"v{i}"),
+                  f"m{i} = f16[16,{inner}] multiply(p{i}, q{i})"]
+    return "HloModule two\nENTRY e {\n" + "\n".join(lines) + "\nROOT r = (f16[16,128], f16[16,256]) tuple(m0, m1)\n}"
+
+
+def test_progress_tells_of_each_part():
+    lines = []
+    strata.compile_hlo(two_gated_products(), target="cpu", search_seconds=300, cache="", progress=lines.append)
+    assert any("part 1 of 2" in line for line in lines) and any("part 2 of 2" in line for line in lines)
+
+
+def interrupt(_):
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def fail(_):
+    raise ZeroDivisionError("of the callback")
+
+
+@pytest.mark.parametrize("stops, raised", [(interrupt, KeyboardInterrupt), (fail, ZeroDivisionError)])
+def test_what_stops_a_search_ends_it_at_once(stops, raised):
+    """What comes after the first part is not searched any more."""
+    lines = []
+
+    def progress(line):
+        lines.append(line)
+        if "part 1 of 2" in line:
+            stops(line)
+
+    with pytest.raises(raised):
+        strata.compile_hlo(two_gated_products(), target="cpu", search_seconds=300, cache="", progress=progress)
+    assert not any("part 2 of 2" in line for line in lines)
