@@ -178,7 +178,7 @@ class Planner {
 
   /// Values lie where launches would have them (loop_buffers.h), which repeats after some iterations.
   bool add_counted_values(LoopFunction& made) {
-    if (*loop_.count < 1) return false;
+    if (*loop_.count < 1 || !has_works_alone()) return false;
     const Result<LoopFlow> flow = flow_of(manifest_, loop_);
     if (!flow) return false;
     const std::vector<std::vector<LoopPlace>> states = plan_loop_buffers(*flow).states;
@@ -279,6 +279,14 @@ class Planner {
     work.slots = {from, to};
     work.bytes = bytes;
     add(std::move(work), {1});
+  }
+
+  /// Whether all steps are works of a kernel, which is known before what they read and write.
+  bool has_works_alone() const {
+    return std::all_of(loop_.body.begin(), loop_.body.end(), [](const GpuStep& step) {
+      return step.launch() != nullptr || std::holds_alternative<GpuCopy>(step.work) ||
+             std::holds_alternative<GpuFill>(step.work);
+    });
   }
 
   bool add_works() {

@@ -29,7 +29,7 @@ class Dropping : EntryRewriter {
         break;
       case Opcode::Reshape:
       case Opcode::Convert:
-      // Nothing after this merges what is computed twice.
+      // No instructions are merged after this.
       case Opcode::OptimizationBarrier:
         break;
       default:

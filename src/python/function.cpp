@@ -60,7 +60,7 @@ std::unique_ptr<Function> compile(const std::string& text, std::shared_ptr<GpuDe
                                   const std::string& cache_folder, const std::string& file, bool gives_parameters,
                                   const nb::object& progress) {
   std::stop_source stop;
-  // The first error of Python, Ctrl-C among them, ends the search and is raised in the end.
+  // The first error of Python, Ctrl-C among them, ends the search. It is raised when the rest is compiled.
   std::optional<nb::python_error> raised;
   CompileRequest request{text, std::move(device), search_seconds, cache_folder, file, gives_parameters, {}, {}};
   request.stop = stop.get_token();

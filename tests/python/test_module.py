@@ -307,11 +307,11 @@ def test_progress_tells_of_each_part():
     assert any("part 1 of 2" in line for line in lines) and any("part 2 of 2" in line for line in lines)
 
 
-def interrupt(_):
+def interrupt(_line):
     os.kill(os.getpid(), signal.SIGINT)
 
 
-def fail(_):
+def fail(_line):
     raise ZeroDivisionError("of the callback")
 
 
@@ -328,3 +328,13 @@ def test_what_stops_a_search_ends_it_at_once(stops, raised):
     with pytest.raises(raised):
         strata.compile_hlo(two_gated_products(), target="cpu", search_seconds=300, cache="", progress=progress)
     assert not any("part 2 of 2" in line for line in lines)
+
+
+def test_a_search_that_was_stopped_is_made_again(tmp_path):
+    given = {"target": "cpu", "search_seconds": 300, "cache": str(tmp_path)}
+    with pytest.raises(KeyboardInterrupt):
+        strata.compile_hlo(two_gated_products(), progress=interrupt, **given)
+    for searched in (True, False):  # and then its result is known
+        lines = []
+        strata.compile_hlo(two_gated_products(), progress=lines.append, **given)
+        assert any("part 1 of 2" in line for line in lines) == searched

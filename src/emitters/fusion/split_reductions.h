@@ -21,8 +21,7 @@ namespace strata::emitters {
 ///   which holds for any m and b. Terms do not cancel: the middle one is what the rounding of m left over, and the
 ///   others are not negative. So the relative error is that of going through x twice, however far the mean lies from 0.
 /// - sums Σexp(x - b) beside the maximum of x, where b is made of the latter, of rows that a block cannot keep: of
-/// parts
-///   that stay in registers, with m the maximum of a part (0 where it is not finite),
+///   parts that stay in registers, with m the maximum of a part (0 where it is not finite),
 ///     Σexp(x - b) = Σ over parts of exp(m - b)·Σexp(x - m), without parts whose sum is 0.
 /// Columns and dimensions that do not lie together stay whole where a kernel reads all in the time of a launch or less.
 /// Reductions over single elements become elementwise operators.

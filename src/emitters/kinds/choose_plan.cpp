@@ -1,3 +1,5 @@
+#include <limits>
+
 #include "emitters/dialect/dialect.h"
 #include "emitters/elemental/types.h"
 #include "emitters/kinds/scatter/rows.h"
@@ -110,7 +112,9 @@ Result<Plan> choose_plan(const Fusion& fusion, const std::string& only) {
   if (refused.empty()) return invalid("there is no emitter '{}': they are {}", only, names);
   // Fusions that an emitter leaves to others because of its cost, and that no other emitter takes.
   std::optional<Plan> best;
-  const auto time = [](const Plan& plan) { return plan.decision.microseconds.value_or(0); };
+  const auto time = [](const Plan& plan) {
+    return plan.decision.microseconds.value_or(std::numeric_limits<double>::infinity());
+  };
   for (const Kind& kind : kKinds) {
     if (!kind.if_asked_for) continue;
     Result<Plan> plan = kind.if_asked_for(fusion);

@@ -37,6 +37,8 @@ constexpr double kMeasuring = 0.7;
 constexpr double kInterpretedPerSecond = 1e8;
 /// Of a part's time: the form with longer dimensions where there is one. The form as it is has the rest.
 constexpr double kFilledForm = 0.75;
+/// µs, of what no model knows: a number that decisions can be stored with.
+constexpr double kNoPrice = 1e12;
 /// A proof of a graph of the cache that the solver must find.
 constexpr double kSecondsOfKnownProof = 10;
 
@@ -113,13 +115,15 @@ class Searcher {
   Searcher(const Target& target, const LaxOptions& options, LibraryUse libraries)
       : target_(target), options_(options), libraries_(libraries) {}
 
-  /// `called`: the part, for progress. Ends with the deadline, but for what is
-  /// being compiled or timed then.
+  /// `called`: the part, for progress. Ends with the deadline, but for what is being compiled or timed then. What a
+  /// stop has cut short settles nothing.
   LaxDecision run(const LaxPart& part, const Deadline& deadline, const std::string& called) const {
     const std::string key = key_of(part);
+    if (options_.stop.stop_requested()) return {std::nullopt, 0, 0, "the search was stopped", false};
     if (std::optional<LaxDecision> known = known_decision(part, key)) return *std::move(known);
     if (deadline.passed()) return {std::nullopt, 0, 0, spent(), false};
     LaxDecision decision = search(part, deadline, called);
+    if (options_.stop.stop_requested()) decision.settled = false;
     if (options_.progress) options_.progress("");
     if (options_.cache != nullptr) store_decision(*options_.cache, key, options_.seconds, decision);
     return decision;
@@ -153,7 +157,7 @@ class Searcher {
     if (options_.cache == nullptr) return std::nullopt;
     std::optional<LaxDecision> known = find_decision(*options_.cache, key, options_.seconds, part, target_);
     if (!known || !known->step) return known;
-    const Deadline deadline(kSecondsOfKnownProof);
+    const Deadline deadline(kSecondsOfKnownProof, options_.stop);
     const bool proved = prove(part.program.graph, known->step->graph, options_within(deadline), deadline) &&
                         objection(*known->step->graph, part.program).empty();
     if (!proved) return std::nullopt;
@@ -238,7 +242,7 @@ class Searcher {
     step.cubin.assign(found.cubin.begin(), found.cubin.end());
 
     double with = best.cost.seconds * 1e6;
-    double without = microseconds_of(part.module, target_, libraries_).all;
+    double without = std::min(microseconds_of(part.module, target_, libraries_).all, kNoPrice);
     std::string how = "by the model";
     if (options_.microseconds) {
       if (found.compile_error) return {std::nullopt, 0, 0, found.compile_error->message, false};

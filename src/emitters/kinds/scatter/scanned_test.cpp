@@ -93,7 +93,7 @@ TEST(ScatterScan, IsChosenWhereIndicesAreFew) {
   // A row of a cache, which the caller may give away: nothing else is to be read and written.
   EXPECT_EQ(emitter(20000, 1, 128, given(20000, 128)), "scatter");
   EXPECT_EQ(emitter(1 << 20, 1 << 18, 128, zeros(1 << 20, 128)), "scatter rows");
-  EXPECT_NE(emitter(1 << 20, 1 << 16, 128, zeros(1 << 20, 128)), "scatter scan");
+  EXPECT_NE(emitter(1 << 20, 20000, 128, zeros(1 << 20, 128)), "scatter scan");
 }
 
 TEST(ScatterScan, NoBlockComputesLongIndicesAgain) {
