@@ -80,7 +80,6 @@ std::optional<double> seconds_of(const ScannedPlan& plan, const Facts& facts) {
   constexpr double kMark = 24, kRead = 12;  // instructions of a window: marking it, and both times that it is read
   constexpr double kBlock = 120;            // of a thread, beside its windows: sums over the block, and barriers
   constexpr double kEntry = 5;              // of a row's thread, for each entry of the block's list
-  constexpr double kFullestBlock = 0.25;    // of all windows
   constexpr double kVector = 40;            // cycles of a vector: its row, where that begins, its store
   constexpr double kCycles = 4;             // of Rates::dependent_operation
   const Target& target = *facts.target;
@@ -95,8 +94,6 @@ std::optional<double> seconds_of(const ScannedPlan& plan, const Facts& facts) {
   const auto windows = static_cast<double>(plan.thread_windows()), threads = static_cast<double>(plan.threads);
   const double share = static_cast<double>(shape.count) / static_cast<double>(shape.rows);
   const double entries = share * static_cast<double>(plan.block_rows);
-  // Indices repeat, as padding does: the fullest block has more.
-  const double most_entries = std::max(entries, kFullestBlock * static_cast<double>(shape.count));
   const double of_window = kMark + facts.index_operations + kRead;
   const double row_warps = static_cast<double>(ceil_div(plan.block_rows, indexing::kWarpSize) * indexing::kWarpSize);
   const double operations = threads * (windows * of_window + kBlock) + row_warps * entries * kEntry;
@@ -109,7 +106,7 @@ std::optional<double> seconds_of(const ScannedPlan& plan, const Facts& facts) {
                        blocks * facts.index_bytes / rates.l2_bandwidth;
   const double one_cycle = rates.dependent_operation / kCycles;
   const double chain =
-      2 * rates.load_latency + (windows * of_window + kBlock * kCycles + most_entries * 2 * kEntry) * one_cycle;
+      2 * rates.load_latency + (windows * of_window + kBlock * kCycles + entries * 2 * kEntry) * one_cycle;
   const auto rounds = static_cast<double>(ceil_div(plan.blocks(), each * target.multiprocessors));
   // A warp waits for the updates of each vector of its threads that has some, or for those of the row with the most,
   // where indices are at random.
