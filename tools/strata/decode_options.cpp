@@ -21,7 +21,6 @@ using namespace megakernel;
 constexpr int64_t kMostPositions = int64_t{1} << 30;
 constexpr int64_t kMostBytes = int64_t{1} << 40;
 constexpr int64_t kCacheUnit = 256;  // positions: as many splits of attention as workers take
-constexpr int64_t kTileUnit = 32;    // of a cache in the tasks' form: two tiles of keys
 
 /// An option and the devices that have it.
 struct DeviceOption {
@@ -145,13 +144,9 @@ Result<void> set_capacity(const DecodeCommand& command, DecodeRequest& request) 
     request.capacity = std::max<int64_t>(ceil_div(needed, kCacheUnit) * kCacheUnit, 2 * kCacheUnit);
     return {};
   }
-  const int64_t unit = command.device == "host" ? 1 : kTileUnit;
-  const std::string remedy =
-      fmt::format("write --capacity {}, or leave it out", ceil_div(std::max(needed, command.capacity), unit) * unit);
-  if (needed > command.capacity) return with_remedy(invalid("--capacity {}: {}", command.capacity, what), remedy);
-  if (command.capacity % unit != 0)
-    return with_remedy(invalid("--capacity {}: tasks take multiples of {} positions", command.capacity, unit), remedy);
-  return {};
+  if (needed <= command.capacity) return {};
+  return with_remedy(invalid("--capacity {}: {}", command.capacity, what),
+                     fmt::format("write --capacity {}, or leave it out", needed));
 }
 
 /// An option whose value 0 means that it was not given, which it cannot be.

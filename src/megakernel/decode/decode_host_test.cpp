@@ -311,6 +311,7 @@ TEST(GraphTraces, HaveAllTasksOfAStep) {
 INSTANTIATE_TEST_SUITE_P(TinyModels, HostDecodes,
                          testing::Values(HostDecode{ModelFamily::Qwen3, 1, 128, 4, 2},
                                          HostDecode{ModelFamily::Qwen3, 2, 64, 2, 1},
+                                         HostDecode{ModelFamily::Qwen3, 1, 72, 2, 1},
                                          HostDecode{ModelFamily::Llama, 1, 32, 2, 1},
                                          HostDecode{ModelFamily::Llama, 2, 128, 4, 2},
                                          HostDecode{ModelFamily::Qwen3, 2, 128, 4, 1, true},

@@ -64,6 +64,7 @@ Result<void> DecodeSession::compile_step() {
     return with_remedy(invalid("recording tasks takes time, so no form is chosen by time"), "choose a form");
   Machine& machine = options_.machine;
   const Target& target = targets().back();
+  options_.capacity = cache_positions(config_, options_.batch, options_.capacity, {.workers = machine.workers});
   STRATA_TRY(image_, decode_image(config_, {options_.batch, options_.capacity, DType::BF16}, machine, target));
   divide_shared_memory(image_.operators, machine);
   STRATA_CHECK(label_operators());

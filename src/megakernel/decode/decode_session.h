@@ -42,7 +42,7 @@ struct DecodeAblation {
 
 struct DecodeOptions {
   int64_t batch = 1;
-  int64_t capacity = 1024;  ///< positions of a sequence's cache
+  int64_t capacity = 1024;  ///< positions of a sequence's cache, at least (cache_positions)
   Machine machine;          ///< workers and window; ring and scratch are what the functions leave of shared memory
   std::chrono::milliseconds limit{2000};  ///< of each wait within a step
   bool profile = false;                   ///< record begin and end of tasks; not with DecodeMode::Auto

@@ -73,18 +73,28 @@ int64_t greatest_divisor(int64_t count, int64_t most) {
   return divisor;
 }
 
+/// How many of a task's warps take the iterations of a loop in turn: as many as there are iterations, but a divisor, so
+/// that their sums are added in whole rounds. The loop need not be a multiple; the last round is short then.
+int64_t warps_of_loop(int64_t loop, int64_t warps) { return greatest_divisor(warps, loop); }
+
 /// Into how many splits, at most `most`, tiles are dealt: so that a warp has the fewest one after the other, and of
 /// these the greatest number.
 int64_t splits_of_tiles(int64_t tiles, int64_t most, int64_t warps) {
   int64_t best = 1, fewest = tiles;
   for (int64_t splits = 1; splits <= most; ++splits) {
     if (tiles % splits != 0) continue;
-    const int64_t of_warp = tiles / splits / std::gcd(tiles / splits, warps);
+    const int64_t of_split = tiles / splits;
+    const int64_t of_warp = (of_split + warps_of_loop(of_split, warps) - 1) / warps_of_loop(of_split, warps);
     if (of_warp > fewest) continue;
     best = splits;
     fewest = of_warp;
   }
   return best;
+}
+
+/// Tasks of attention that a key-value head of a sequence has at most, so that all workers have one.
+int64_t tasks_of_head(const ModelConfig& config, int64_t batch, int64_t workers) {
+  return std::max<int64_t>(workers / (batch * config.num_key_value_heads), 1);
 }
 
 /// A matrix of a product, [columns, terms] as it lies in memory, and the name of its weight.
@@ -255,11 +265,11 @@ class OperatorWriter {
   Result<std::vector<OperatorText>> attention() const {
     const int64_t heads = c_.num_key_value_heads, group = c_.group(), d = c_.head_dim;
     const int64_t tiles = capacity_ / kKeysOfIteration;
-    if (capacity_ % (2 * kKeysOfIteration) != 0) {
+    if (capacity_ % kKeysOfIteration != 0 || tiles < 2) {
       return with_remedy(unsupported("attention over {} positions", capacity_),
-                         fmt::format("take a multiple of {}", 2 * kKeysOfIteration));
+                         fmt::format("take a multiple of {}, from {} on", kKeysOfIteration, 2 * kKeysOfIteration));
     }
-    const int64_t of_head = std::max<int64_t>(tasks_.workers / (b_ * heads), 1);  // tasks
+    const int64_t of_head = tasks_of_head(c_, b_, tasks_.workers);
     const int64_t splits =
         tasks_.splits > 0 ? tasks_.splits : splits_of_tiles(tiles, std::min(of_head, tiles / 2), tasks_.warps);
     if (tiles % splits != 0)
@@ -334,7 +344,7 @@ Result<DecodeOperator> operator_of(const OperatorText& text, int64_t warps) {
   STRATA_TRY(made.graph, parse_graph(graph_text(text.name, text.inputs, text.statements(), text.results), text.name));
   for (const Argument& input : text.inputs) made.inputs.push_back(input.what);
   if (text.packed.empty()) return made;  // read where it lies, by all threads
-  made.schedule.loop_warps = std::gcd(text.loop, warps);
+  made.schedule.loop_warps = warps_of_loop(text.loop, warps);
   for (const std::string& name : text.packed) {
     const auto at = std::find(text.operands.begin(), text.operands.end(), name);
     made.schedule.packed |= int64_t{1} << (at - text.operands.begin());
@@ -358,6 +368,12 @@ int64_t DecodeOperator::stage_bytes() const {
     if ((schedule.packed >> number & 1) != 0) bytes += body.type(op.results[0]).bytes();
   }
   return bytes;
+}
+
+int64_t cache_positions(const ModelConfig& config, int64_t batch, int64_t positions, const DecodeTasks& tasks) {
+  const int64_t tiles = std::max<int64_t>((positions + kKeysOfIteration - 1) / kKeysOfIteration, 2);
+  const int64_t splits = std::min(tasks_of_head(config, batch, tasks.workers), tiles / 2);
+  return (tiles + splits - 1) / splits * splits * kKeysOfIteration;
 }
 
 Result<DecodeOperators> decode_operators(const ModelConfig& config, const DecoderShape& shape, DecoderPart part,

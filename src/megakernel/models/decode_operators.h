@@ -69,11 +69,16 @@ struct DecodeOperators {
 /// is added up beside the products, and the division by the root follows the loop, as SiLU and residuals do. The gain
 /// multiplies x, as it varies along what is summed over.
 ///
-/// Error (Unsupported) for RotaryQk, which moves elements; where attention's capacity is no multiple of 32, two
-/// iterations; and where what a product sums over cannot be cut into iterations. (InvalidInput) without workers or
-/// warps, and as decoder_part.
+/// Error (Unsupported) for RotaryQk, which moves elements; where attention's capacity is no multiple of 16, an
+/// iteration, or less than two; and where what a product sums over cannot be cut into iterations. (InvalidInput)
+/// without workers or warps, and as decoder_part.
 Result<DecodeOperators> decode_operators(const ModelConfig& config, const DecoderShape& shape, DecoderPart part,
                                          const DecodeTasks& tasks = {});
+
+/// Positions that a cache is given so that it holds `positions` at least: as many iterations of attention more as it takes
+/// until each of a key-value head's tasks has equally many. Any number of them is right; but tasks are a divisor of the
+/// iterations, and 257 have no other than 1.
+int64_t cache_positions(const ModelConfig& config, int64_t batch, int64_t positions, const DecodeTasks& tasks = {});
 
 /// Into how many tasks the columns of matrices, `sizes` of each, are cut, which divides all sizes and leaves a task at
 /// most `most_columns`; 0: nothing does. First those whose tasks have multiples of 4 columns of each matrix, a tagged

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <numeric>
@@ -207,6 +208,30 @@ TEST(DecodeOperators, AreEqualSharesOfKnownModels) {
   }
 }
 
+/// Whatever the length of a cache, all tasks of attention and all their warps have a share of it.
+TEST(DecodeOperators, ShareAttentionOfAnyLength) {
+  Random random(11);
+  for (int tries = 0; tries < 60; ++tries) {
+    const std::vector<std::string> names = preset_names();
+    const ModelConfig config = *preset_config(names[random.below(names.size())]);
+    const int64_t batch = std::array<int64_t, 5>{1, 2, 3, 5, 16}[random.below(5)];
+    const DecodeTasks tasks{.workers = std::array<int64_t, 4>{16, 66, 128, 132}[random.below(4)]};
+    const auto asked = static_cast<int64_t>(1 + random.below(9000));
+    const int64_t positions = cache_positions(config, batch, asked, tasks);
+    const int64_t of_head = std::max<int64_t>(tasks.workers / (batch * config.num_key_value_heads), 1);
+    SCOPED_TRACE(fmt::format("{} heads, batch {}, {} workers, {} positions for {}", config.num_key_value_heads, batch,
+                             tasks.workers, positions, asked));
+    ASSERT_GE(positions, std::max<int64_t>(asked, 32));
+    EXPECT_LT(positions, std::max<int64_t>(asked, 32) + 16 * of_head + 16);
+    const auto made = value_of(decode_operators(config, {batch, positions}, DecoderPart::Attention, tasks));
+    const DecodeOperator& op = made.operators.front();
+    // No warp has more iterations than if all of them were dealt to all warps at once, each task's last round aside.
+    const int64_t tiles = positions / 16, warps = of_head * tasks.warps;
+    const int64_t rounds = (op.stages() + op.schedule.loop_warps - 1) / op.schedule.loop_warps;
+    EXPECT_LE(rounds, (tiles + warps - 1) / warps + 1);
+  }
+}
+
 /// Against all divisors: none of whole words has less for the busiest worker.
 TEST(DecodeOperators, DivideColumnsBest) {
   Random random(3);
@@ -272,7 +297,8 @@ TEST(DecodeOperators, SayWhatTheyDoNotTake) {
   };
   using testing::HasSubstr;
   EXPECT_THAT(error({1, 64}, DecoderPart::RotaryQk, {}), HasSubstr("moves elements"));
-  EXPECT_THAT(error({1, 48}, DecoderPart::Attention, {}), HasSubstr("take a multiple of 32"));
+  EXPECT_THAT(error({1, 40}, DecoderPart::Attention, {}), HasSubstr("take a multiple of 16, from 32 on"));
+  EXPECT_THAT(error({1, 16}, DecoderPart::Attention, {}), HasSubstr("take a multiple of 16, from 32 on"));
   EXPECT_THAT(error({1, 64}, DecoderPart::Down, {.workers = 1, .stage_bytes = 16}), HasSubstr("at most 16 bytes"));
   EXPECT_THAT(error({0, 64}, DecoderPart::Down, {}), HasSubstr("a batch of 0"));
   EXPECT_THAT(error({1, 64}, DecoderPart::Down, {.workers = 0}), HasSubstr("0 workers"));
