@@ -75,9 +75,9 @@ struct DecodeOperators {
 Result<DecodeOperators> decode_operators(const ModelConfig& config, const DecoderShape& shape, DecoderPart part,
                                          const DecodeTasks& tasks = {});
 
-/// Positions that a cache is given so that it holds `positions` at least: as many iterations of attention more as it takes
-/// until each of a key-value head's tasks has equally many. Any number of them is right; but tasks are a divisor of the
-/// iterations, and 257 have no other than 1.
+/// Positions that a cache is given so that it holds `positions` at least: as many iterations of attention more as it
+/// takes until each of a key-value head's tasks has equally many. Any number of them is right; but tasks are a divisor
+/// of the iterations, and 257 have no other than 1.
 int64_t cache_positions(const ModelConfig& config, int64_t batch, int64_t positions, const DecodeTasks& tasks = {});
 
 /// Into how many tasks the columns of matrices, `sizes` of each, are cut, which divides all sizes and leaves a task at
