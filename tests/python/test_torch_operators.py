@@ -156,6 +156,18 @@ def test_floats_beyond_narrow_integers(dtype):
         check(lambda x: x.to(other), source)
 
 
+def test_views_in_types_of_other_widths():
+    check(lambda x: x.view(torch.int16)[..., 1::2].clone(), array(5, 6))
+    check(lambda x: x.view(torch.uint8).int() + 1, array(5, 6, dtype=torch.bfloat16))
+    check(lambda x: (x + 1).view(torch.int32) // 3, array(3, 8, dtype=torch.uint8))
+    check(lambda x: x.view(torch.int64).view(torch.int16).clone(), array(4, 6))
+
+
+def test_derivatives_forward():
+    check(lambda w, x: torch.func.jvp(lambda a: torch.tanh(w @ a).square().sum(), (x,), (x,))[1],
+          array(4, 3, dtype=torch.float64), array(3, dtype=torch.float64))
+
+
 def test_select():
     check(lambda c, x, y: torch.where(c, x, y), array(3, 1, dtype=torch.bool), array(4), array(2, 3, 4))
     check(lambda c, x: torch.where(c, x, 0.5), array(3, 4, dtype=torch.bool), array(4, dtype=torch.float16))

@@ -319,9 +319,16 @@ def to_copy(c, x, *_, **__):
 
 @lowers("aten.view.dtype", of_float8=True)
 def view_dtype(c, x, dtype):
-    if TORCH_TYPES[x.dtype].itemsize != dtype.itemsize or "pred" in (x.dtype, c.dtype):
-        raise Unsupported("a view in a type of another width is not taken")
-    return c.b.op("bitcast-convert", [x], c.dtype, c.shape)
+    if "pred" in (x.dtype, c.dtype):
+        raise Unsupported("a view of booleans in another type, or of another type in booleans, is not taken")
+    before, after = TORCH_TYPES[x.dtype].itemsize, dtype.itemsize
+    if before == after:
+        return c.b.op("bitcast-convert", [x], c.dtype, c.shape)
+    # HLO has the narrow elements of a wide one in a dimension of their own, the last.
+    if before > after:
+        parts = c.b.op("bitcast-convert", [x], c.dtype, [*x.shape, before // after])
+        return c.b.reshape(parts, c.shape)
+    return c.b.op("bitcast-convert", [c.b.reshape(x, [*c.shape, after // before])], c.dtype, c.shape)
 
 
 @lowers("aten.clone.default", "aten.alias.default", "aten.detach_copy.default", "aten.alias_copy.default",

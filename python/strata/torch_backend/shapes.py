@@ -298,7 +298,7 @@ def fill(c, x, value):
 @lowers("aten.zeros.default", "aten.zeros_like.default", "aten.new_zeros.default", "aten.empty.memory_format",
         "aten.empty_like.default", "aten.new_empty.default", "aten.empty_permuted.default",
         "aten.empty_strided.default", "aten.new_empty_strided.default", "prims.empty_strided.default",
-        "aten._efficientzerotensor.default", of_complex=True)
+        "aten._efficientzerotensor.default", "aten._new_zeros_with_same_feature_meta.default", of_complex=True)
 def zeros(c, *_, **__):
     """Memory without given contents is 0, too."""
     return c.b.full(0, c.dtype, c.shape)
