@@ -21,12 +21,17 @@ DeviceProbe probe_device() {
   driver->device_attribute(&minor, CudaDriver::kCapabilityMinor, device);
   driver->device_name(text.data(), static_cast<int>(text.size()), device);
   const std::string finding = fmt::format("{}, compute capability {}.{}", text.data(), major, minor);
-  // sm_90a code runs on 9.0 alone; sm_80 code on 8.x.
-  const auto found = major == 9 && minor == 0 ? find_target("sm_90a") : find_target("sm_80");
-  if (major != 8 && !(major == 9 && minor == 0)) return {nullptr, finding + ", is not supported yet", {}};
+  const Target* const found = target_of_capability(major, minor);
+  if (found == nullptr) return {nullptr, finding + ", is not supported yet", {}};
   int version = 0;
   driver->driver_version(&version);
-  return {*found, finding, describe(probe_cuda_libraries()), text.data(), version};
+  return {found, finding, describe(probe_cuda_libraries()), text.data(), version};
+}
+
+/// sm_90a code runs on 9.0 alone; sm_80 code on 8.x.
+const Target* target_of_capability(int major, int minor) {
+  if (major == 9 && minor == 0) return *find_target("sm_90a");
+  return major == 8 ? *find_target("sm_80") : nullptr;
 }
 
 }  // namespace strata

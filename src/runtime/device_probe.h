@@ -18,4 +18,7 @@ struct DeviceProbe {
 
 DeviceProbe probe_device();
 
+/// That whose code runs on a GPU of this compute capability; null: none.
+const Target* target_of_capability(int major, int minor);
+
 }  // namespace strata

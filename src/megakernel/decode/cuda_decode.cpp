@@ -1,5 +1,7 @@
 #include "megakernel/decode/cuda_decode.h"
 
+#include "runtime/device_probe.h"
+
 namespace strata::megakernel {
 namespace {
 
@@ -26,12 +28,18 @@ CudaDecodeTarget::~CudaDecodeTarget() {
   if (packing_ != nullptr) device_->driver().unload_module(packing_);
 }
 
+const Target& CudaDecodeTarget::machine() const {
+  const Result<int> major = device_->attribute(CudaDriver::kCapabilityMajor, "compute capability");
+  const Result<int> minor = device_->attribute(CudaDriver::kCapabilityMinor, "compute capability");
+  const Target* const found = major && minor ? target_of_capability(*major, *minor) : nullptr;
+  return found != nullptr ? *found : default_target();
+}
+
 Result<void> CudaDecodeTarget::compile(const std::string& functions, int count,
                                        std::span<const std::string> /*kernels*/, StepForm form, bool profile) {
   const bool graph = form == StepForm::Graph;
   CudaCode& code = graph ? graph_ : code_;
-  STRATA_TRY(code,
-             compile_cuda_code(functions, targets().back(), profile, kMostSpilledBytes, cache_, graph ? count : 0));
+  STRATA_TRY(code, compile_cuda_code(functions, machine(), profile, kMostSpilledBytes, cache_, graph ? count : 0));
   const CudaDriver& driver = device_->driver();
   if (packing_ != nullptr) driver.unload_module(std::exchange(packing_, nullptr));
   return driver.check(driver.load_module(&packing_, code.cubin.data()), "loading the packing kernels");

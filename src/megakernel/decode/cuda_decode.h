@@ -12,6 +12,9 @@ class CudaDecodeTarget : public DecodeTarget {
   explicit CudaDecodeTarget(const GpuDevice& device, ResultCache* cache = nullptr) : device_(&device), cache_(cache) {}
   ~CudaDecodeTarget() override;
 
+  /// That of the device's compute capability; sm_90a where no code is generated for it, so that loading code fails with
+  /// the driver's reason.
+  const Target& machine() const override;
   Result<void> compile(const std::string& functions, int count, std::span<const std::string> kernels, StepForm form,
                        bool profile) override;
   Result<void> check_room(int64_t bytes) const override;

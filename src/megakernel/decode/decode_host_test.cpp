@@ -40,10 +40,11 @@ struct HostDecode {
   int workers;
   int64_t splits;         ///< of attention, which follow from these
   bool untagged = false;  ///< activations that products read have no tags, as in large batches
+  const char* machine = "sm_90a";
 
   std::string name() const {
-    return fmt::format("{}_batch{}_splits{}{}", family == ModelFamily::Qwen3 ? "qwen3" : "llama", batch, splits,
-                       untagged ? "_untagged" : "");
+    return fmt::format("{}_batch{}_splits{}{}_{}", family == ModelFamily::Qwen3 ? "qwen3" : "llama", batch, splits,
+                       untagged ? "_untagged" : "", machine);
   }
   friend std::ostream& operator<<(std::ostream& out, const HostDecode& one) { return out << one.name(); }
 };
@@ -56,12 +57,12 @@ class HostDecodes : public testing::TestWithParam<HostDecode> {
   void SetUp() override { make_session(DecodeMode::Megakernel); }
   void make_session(DecodeMode mode, const DecodeAblation& without = {}) {
     session_.reset();
-    const auto& [family, batch, capacity, workers, splits, untagged] = GetParam();
+    const auto& [family, batch, capacity, workers, splits, untagged, machine] = GetParam();
     config_ = decoded_config(family);
     auto weights = ModelWeights::random(config_, 1);
     ASSERT_TRUE(weights) << weights.error().to_string();
     weights_.emplace(std::move(*weights));
-    auto target = FiberDecodeTarget::open(kPlainHost);
+    auto target = FiberDecodeTarget::open(kPlainHost, **find_target(machine));
     ASSERT_TRUE(target) << target.error().to_string();
     target_ = std::move(*target);
     DecodeOptions options;
@@ -313,7 +314,7 @@ INSTANTIATE_TEST_SUITE_P(TinyModels, HostDecodes,
                                          HostDecode{ModelFamily::Qwen3, 2, 64, 2, 1},
                                          HostDecode{ModelFamily::Qwen3, 1, 72, 2, 1},
                                          HostDecode{ModelFamily::Llama, 1, 32, 2, 1},
-                                         HostDecode{ModelFamily::Llama, 2, 128, 4, 2},
+                                         HostDecode{ModelFamily::Llama, 2, 128, 4, 2, false, "sm_80"},
                                          HostDecode{ModelFamily::Qwen3, 2, 128, 4, 1, true},
                                          HostDecode{ModelFamily::Llama, 1, 128, 4, 4, true}),
                          [](const auto& test) { return test.param.name(); });

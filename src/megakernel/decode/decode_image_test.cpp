@@ -25,8 +25,8 @@ ModelConfig small_config(ModelFamily family) {
   return config;
 }
 
-Result<DecodeImage> image_of(const ModelConfig& config, int64_t batch = 1) {
-  return decode_image(config, {batch, 512, DType::BF16}, Machine{}, targets().back());
+Result<DecodeImage> image_of(const ModelConfig& config, int64_t batch = 1, const Target& target = default_target()) {
+  return decode_image(config, {batch, 512, DType::BF16}, Machine{}, target);
 }
 
 class DecodeImages : public testing::TestWithParam<ModelFamily> {};
@@ -84,22 +84,28 @@ TEST_P(DecodeImages, NameMemoryForAllThatTasksTouch) {
   EXPECT_GE(packed, matrices);
 }
 
-TEST_P(DecodeImages, CompileForTheirTarget) {
+TEST_P(DecodeImages, CompileForAllTargets) {
+  struct Case {
+    const Target* target;
+    int64_t batch;
+  };
+  std::vector<Case> cases;
+  for (const Target& target : targets()) cases.push_back({&target, 1});
   // Results of eight sequences lie the other way in registers.
-  const int64_t most = GetParam() == ModelFamily::Llama ? 8 : 1;
-  for (int64_t batch = 1; batch <= most; batch += 7) {
-    SCOPED_TRACE(fmt::format("batch {}", batch));
-    const auto image = image_of(small_config(GetParam()), batch);
+  if (GetParam() == ModelFamily::Llama) cases.push_back({&default_target(), 8});
+  for (const auto& [target, batch] : cases) {
+    SCOPED_TRACE(fmt::format("{}, batch {}", target->name, batch));
+    const auto image = image_of(small_config(GetParam()), batch, *target);
     ASSERT_TRUE(image) << image.error().to_string();
     std::vector<std::string> names;
     for (const auto& [name, body] : image->bodies) names.push_back(name);
     constexpr int kSpilled = 2048;  // bytes
-    const auto code = compile_cuda_code(image->text(names), targets().back(), false, kSpilled);
+    const auto code = compile_cuda_code(image->text(names), *target, false, kSpilled);
     ASSERT_TRUE(code) << code.error().to_string();
     EXPECT_LE(code->use.registers, 168);  // of 320 threads
     if (batch > 1) continue;
     // The same as a graph of kernels, two blocks of 288 threads to a multiprocessor.
-    const auto graph = compile_cuda_code(image->text(names), targets().back(), false, kSpilled, nullptr,
+    const auto graph = compile_cuda_code(image->text(names), *target, false, kSpilled, nullptr,
                                          static_cast<int>(names.size()));
     ASSERT_TRUE(graph) << graph.error().to_string();
     EXPECT_LE(graph->use.registers, 112);
@@ -113,6 +119,7 @@ INSTANTIATE_TEST_SUITE_P(Families, DecodeImages, testing::Values(ModelFamily::Qw
 /// What a session does with shared memory: scratch for the largest function, the rest for the ring.
 TEST(DecodeImage, OfKnownModelsFitsSharedMemoryWithBatches) {
   constexpr int64_t kRing = 131'072;  // two windows, and stages that eight warps have
+  constexpr int64_t kRingOfAmpere = 81'920;  // five stages of 16 KB at least, less than one for each warp
   for (const std::string& name : preset_names()) {
     ModelConfig config = *preset_config(name);
     config.num_hidden_layers = 1;
@@ -130,6 +137,9 @@ TEST(DecodeImage, OfKnownModelsFitsSharedMemoryWithBatches) {
       const int64_t others = 6144;  // of a worker's shared memory: barriers and lists
       machine.ring_bytes = targets().back().shared_memory - others - machine.scratch_bytes;
       EXPECT_GE(machine.ring_bytes, kRing);
+      divide_shared_memory(image->operators, targets().front(), machine);
+      EXPECT_GE(machine.ring_bytes, kRingOfAmpere);
+      EXPECT_LE(2 * machine.window_bytes, machine.ring_bytes);
       // Tasks of the largest batch bring activations in pieces, those of one sequence do not.
       const bool in_pieces = image->codes.at("down").text.find("bring_piece") != std::string::npos;
       EXPECT_TRUE(batch == 16 ? in_pieces : batch > 1 || !in_pieces);
@@ -179,7 +189,7 @@ TEST(DecodeImage, OfPromptsHasThePackingOfTheStep) {
       EXPECT_EQ(image->operators.operators.back().function, "end_of_rows");
       if (batch > 1) continue;
       Machine machine;
-      divide_shared_memory(image->operators, machine);
+      divide_shared_memory(image->operators, default_target(), machine);
       const auto compiled = compile(image->operators, machine);
       ASSERT_TRUE(compiled) << compiled.error().to_string();
     }
@@ -191,7 +201,7 @@ TEST(DecodeImage, OfPromptsCompilesForItsTarget) {
   const auto image = decode_image(small_config(ModelFamily::Qwen3), {8, 512}, Machine{}, targets().back(), {8, 4});
   ASSERT_TRUE(image) << image.error().to_string();
   Machine machine;
-  divide_shared_memory(image->operators, machine);
+  divide_shared_memory(image->operators, default_target(), machine);
   const auto compiled = compile(image->operators, machine);
   ASSERT_TRUE(compiled) << compiled.error().to_string();
   std::vector<std::string> names;

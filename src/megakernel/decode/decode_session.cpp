@@ -63,10 +63,11 @@ Result<void> DecodeSession::compile_step() {
   if (options_.profile && options_.mode == DecodeMode::Auto)
     return with_remedy(invalid("recording tasks takes time, so no form is chosen by time"), "choose a form");
   Machine& machine = options_.machine;
-  const Target& target = targets().back();
+  const Target& target = target_->machine();
+  machine.workers = std::min(machine.workers, target.multiprocessors);
   options_.capacity = cache_positions(config_, options_.batch, options_.capacity, {.workers = machine.workers});
   STRATA_TRY(image_, decode_image(config_, {options_.batch, options_.capacity, DType::BF16}, machine, target));
-  divide_shared_memory(image_.operators, machine);
+  divide_shared_memory(image_.operators, target, machine);
   STRATA_CHECK(label_operators());
   CompileOptions plans;
   plans.events_of_tasks = !options_.without.events_of_tasks;

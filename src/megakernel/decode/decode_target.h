@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "machine/target.h"
 #include "megakernel/runtime/step_kernel.h"
 
 namespace strata::megakernel {
@@ -28,6 +29,8 @@ class DecodeTarget {
  public:
   virtual ~DecodeTarget() = default;
 
+  /// What code is generated for: how large a worker's shared memory is, and what its instructions are.
+  virtual const Target& machine() const = 0;
   /// Compiles an image's functions (DecodeImage::text), as many block functions as `count` says and the packing kernels
   /// of those names, for steps of that form; before anything of them is run. Once for each form. Errors: Unsupported
   /// where they do not fit a thread, Environment where the compiler is missing or fails.
@@ -39,9 +42,9 @@ class DecodeTarget {
   /// Runs a packing kernel to its end, with addresses as arguments, 0 for null.
   virtual Result<void> pack(const std::string& kernel, const std::vector<int64_t>& grid,
                             std::span<const uint64_t> arguments) = 0;
-  /// Of a form that was compiled.
   /// Another one of the same device and memory, for other code. It must not outlive this one.
   virtual std::unique_ptr<DecodeTarget> beside() const = 0;
+  /// Of a form that was compiled.
   virtual Result<std::unique_ptr<StepKernel>> step_kernel(const Plan& plan, const KernelOptions& options,
                                                           StepForm form) = 0;
 };

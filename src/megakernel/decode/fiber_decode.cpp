@@ -34,9 +34,10 @@ class FiberDecodeMemory : public DecodeMemory {
 
 }  // namespace
 
-Result<std::unique_ptr<FiberDecodeTarget>> FiberDecodeTarget::open(const HostCompiler& compiler) {
+Result<std::unique_ptr<FiberDecodeTarget>> FiberDecodeTarget::open(const HostCompiler& compiler,
+                                                                   const Target& machine) {
   STRATA_TRY(std::unique_ptr<FiberDevice> device, FiberDevice::open());
-  return std::unique_ptr<FiberDecodeTarget>(new FiberDecodeTarget(std::move(device), compiler));
+  return std::unique_ptr<FiberDecodeTarget>(new FiberDecodeTarget(std::move(device), compiler, machine));
 }
 
 Result<void> FiberDecodeTarget::compile(const std::string& functions, int count, std::span<const std::string> kernels,

@@ -35,7 +35,7 @@ Result<std::unique_ptr<PromptStep>> PromptStep::make(const DecodeTarget& target,
   // More rows may need smaller stages, which are not those that weights are packed in.
   for (int64_t each = most < 2 ? 1 : static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(most))); each > 1;
        each /= 2) {
-    auto image = decode_image(config, {options.batch * each, options.capacity, DType::BF16}, machine, targets().back(),
+    auto image = decode_image(config, {options.batch * each, options.capacity, DType::BF16}, machine, target.machine(),
                               {each, splits_of(step)});
     if (!image || !have_one_packing(step, *image)) continue;
     made->each_ = each;
@@ -48,7 +48,7 @@ Result<std::unique_ptr<PromptStep>> PromptStep::make(const DecodeTarget& target,
                                    options.batch),
                        "take prompts token by token");
   const DecodeImage& image = made->image_;
-  divide_shared_memory(image.operators, machine);
+  divide_shared_memory(image.operators, target.machine(), machine);
   STRATA_TRY(const Compiled compiled, compile(image.operators, machine));
   made->target_ = target.beside();
   STRATA_CHECK(compile_step_code(*made->target_, image, compiled.plan, options.form, false));

@@ -7,16 +7,16 @@
 namespace strata::megakernel {
 namespace {
 
-constexpr int64_t kSharedBytes = 232'448;  // of a block, on Hopper
-constexpr int64_t kOther = 6'144;          // of these, for barriers and the list of tasks
+constexpr int64_t kOther = 6'144;  // bytes of a block's shared memory, for barriers and the list of tasks
 
 }  // namespace
 
-void divide_shared_memory(const OperatorGraph& operators, Machine& machine) {
+void divide_shared_memory(const OperatorGraph& operators, const Target& target, Machine& machine) {
   machine.scratch_bytes = 0;
   for (const Operator& op : operators.operators)
     machine.scratch_bytes = std::max(machine.scratch_bytes, ceil_div(op.cost.scratch_bytes, 1024) * 1024);
-  machine.ring_bytes = (kSharedBytes - kOther - machine.scratch_bytes) / 1024 * 1024;
+  machine.ring_bytes = (target.shared_memory - kOther - machine.scratch_bytes) / 1024 * 1024;
+  machine.window_bytes = std::min(machine.window_bytes, machine.ring_bytes / 2);
 }
 
 Result<void> compile_step_code(DecodeTarget& target, const DecodeImage& image, const Plan& plan, StepForm form,

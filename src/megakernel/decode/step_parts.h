@@ -12,8 +12,9 @@
 
 namespace strata::megakernel {
 
-/// Gives the machine's workers scratch memory for the largest function, and the rest of a block's for the ring.
-void divide_shared_memory(const OperatorGraph& operators, Machine& machine);
+/// Gives the machine's workers scratch memory for the largest function, and the rest of a block's on `target` for the
+/// ring. No more of it is in flight than half, so that loads go on while stages are read.
+void divide_shared_memory(const OperatorGraph& operators, const Target& target, Machine& machine);
 
 /// Compiles the image's functions in the plan's order, and its packing kernels. Errors: those of DecodeTarget::compile.
 Result<void> compile_step_code(DecodeTarget& target, const DecodeImage& image, const Plan& plan, StepForm form,

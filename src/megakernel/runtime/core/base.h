@@ -31,13 +31,14 @@
 //   shared memory of a worker
 //     void start(Barrier&, unsigned arrivals)
 //     void arrive(Barrier&, unsigned count)   count arrivals; releases
-//     void arrive_and_expect(Barrier&, unsigned bytes)    one arrival
+//     void arrive_and_expect(Barrier&, unsigned bytes)    one arrival, and the bytes of the one copy that follows
 //     bool passed(Barrier&, unsigned phase)   phase `phase`, counted from 0, is over; acquires. An mbarrier has its
 //                                             parity alone, so a caller is at most one phase away. It may take a while
 //     bool passed_yet(Barrier&, unsigned phase)         the same, at once
 //     bool passed_together(Barrier&, unsigned phase)    the same by all lanes of a warp, with one answer for all;
 //                                             whether one of them looks or all is the platform's business
-//     void copy(void* to, const void* from, unsigned bytes, Barrier&)    starts a bulk copy that counts at the barrier
+//     void copy(void* to, const void* from, unsigned bytes, Barrier&)    starts a copy of a multiple of 16 bytes, which
+//                                             counts at the barrier
 //     void prefetch(const void* from, unsigned bytes)   asks the second-level cache for what a copy will read
 //     unsigned peek(const Counter&)           acquires
 //     void post(Counter&, unsigned)           releases

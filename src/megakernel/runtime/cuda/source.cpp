@@ -78,9 +78,6 @@ std::string cuda_source(std::string_view functions, bool profile, int graph_func
 
 Result<CudaCode> compile_cuda_code(std::string_view functions, const Target& target, bool profile, int most_spilled,
                                    ResultCache* cache, int graph_functions) {
-  if (!target.bulk_copies)
-    return with_remedy(unsupported("a mega-kernel for {}, which has no bulk copies", target.name),
-                       "choose a target from sm_90a on");
   CudaCode code{.target = std::string(target.name), .profile = profile, .cubin = {}, .use = {}};
   STRATA_TRY(code.cubin, cubin_of(cuda_source(functions, profile, graph_functions), target, cache, {}, &code.use));
   if (code.use.spilled_bytes > most_spilled)

@@ -19,7 +19,7 @@ STRATA_DEVICE void run_graph(const Program<CudaPlatform>& program, const GraphLa
   if (thread == 0) {
     CudaPlatform platform(false);
     start_memory(platform, program, worker, kComputeWarps);
-    asm volatile("fence.mbarrier_init.release.cluster;\nfence.proxy.async;" ::: "memory");
+    publish_barriers();
   }
   __syncthreads();
   run_graph_thread<kFunction, kProfile>(program, launch, worker, static_cast<int>(blockIdx.x), thread);

@@ -18,8 +18,7 @@ extern "C" __global__ void __launch_bounds__(strata::megakernel::kBlockThreads, 
   if (thread == 0) {
     CudaPlatform platform(false);
     start_memory(platform, program, worker, kComputeWarps);
-    // Before others, and the bulk copies of others, use the barriers.
-    asm volatile("fence.mbarrier_init.release.cluster;\nfence.proxy.async;" ::: "memory");
+    publish_barriers();
   }
   __syncthreads();
   run_worker_thread<kProfile>(program, worker, block, thread);

@@ -1,26 +1,20 @@
-// The platform of a GPU (core/base.h) from Hopper on: mbarriers and bulk copies in shared memory, and device memory in
-// which an order holds among the threads of the GPU (gpu scope), or for the host too (sys scope). Each instruction is
-// as the PTX ISA has it; part of the device code as text.
+// The platform of a GPU (core/base.h): mbarriers and copies in shared memory (copies.h), and device memory in which an
+// order holds among the threads of the GPU (gpu scope), or for the host too (sys scope). Each instruction is as the PTX
+// ISA has it; part of the device code as text.
 #pragma once
 
 #include "megakernel/runtime/core/scheduler.h"
 #include "megakernel/runtime/core/worker.h"
-#include "megakernel/runtime/cuda/words.h"
+#include "megakernel/runtime/cuda/device/copies.h"
 
 namespace strata::megakernel {
-
-STRATA_DEVICE unsigned shared_address(const void* place) {
-  return static_cast<unsigned>(__cvta_generic_to_shared(place));
-}
 
 /// One for each thread. `team`: the thread is one of compute's; else it is a role alone.
 class CudaPlatform : public CudaWords {
  public:
   static constexpr unsigned kCheckInterval = 1024;
 
-  STRATA_DEVICE explicit CudaPlatform(bool team) : team_(team) {
-    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy_));
-  }
+  STRATA_DEVICE explicit CudaPlatform(bool team) : team_(team), policy_(used_once()) {}
 
   using Handle = CudaPlatform;
   STRATA_DEVICE Handle handle() const { return *this; }
@@ -37,9 +31,10 @@ class CudaPlatform : public CudaWords {
   }
   STRATA_DEVICE void acquire() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
   STRATA_DEVICE void acquire_for_copies() {
-    asm volatile("fence.acq_rel.gpu;\nfence.proxy.async.global;" ::: "memory");
+    acquire();
+    order_copies();
   }
-  STRATA_DEVICE void release_for_copies() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
+  STRATA_DEVICE void release_for_copies() { order_copies(); }
   STRATA_DEVICE void add_release(Counter& c, unsigned amount) {
     asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(&c.value), "r"(amount) : "memory");
   }
@@ -99,22 +94,9 @@ class CudaPlatform : public CudaWords {
   STRATA_DEVICE void start(Barrier& b, unsigned arrivals) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(&b)), "r"(arrivals) : "memory");
   }
-  STRATA_DEVICE void arrive(Barrier& b, unsigned count) {
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(&b)), "r"(count) : "memory");
-  }
-  STRATA_DEVICE void arrive_and_expect(Barrier& b, unsigned bytes) {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(&b)), "r"(bytes)
-                 : "memory");
-  }
-  STRATA_DEVICE bool passed(Barrier& b, unsigned phase) {
-    unsigned over;
-    asm volatile(
-        "{\n.reg .pred over;\nmbarrier.try_wait.parity.shared::cta.b64 over, [%1], %2;\nselp.u32 %0, 1, 0, over;\n}"
-        : "=r"(over)
-        : "r"(shared_address(&b)), "r"(phase & 1)
-        : "memory");
-    return over != 0;
-  }
+  STRATA_DEVICE void arrive(Barrier& b, unsigned count) { arrive_at(b, count); }
+  STRATA_DEVICE void arrive_and_expect(Barrier& b, unsigned bytes) { expect_copy(b, bytes); }
+  STRATA_DEVICE bool passed(Barrier& b, unsigned phase) { return wait_a_while(b, phase & 1); }
   /// Each lane looks, and so each has acquired when all have seen it.
   STRATA_DEVICE bool passed_yet(Barrier& b, unsigned phase) {
     unsigned over;
@@ -127,16 +109,9 @@ class CudaPlatform : public CudaWords {
   }
   STRATA_DEVICE bool passed_together(Barrier& b, unsigned phase) { return __all_sync(~0u, passed(b, phase)) != 0; }
   STRATA_DEVICE void copy(void* to, const void* from, unsigned bytes, Barrier& b) {
-    asm volatile(
-        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::
-            "r"(shared_address(to)),
-        "l"(from), "r"(bytes), "r"(shared_address(&b)), "l"(policy_)
-        : "memory");
+    start_copy(to, from, bytes, b, policy_);
   }
-  STRATA_DEVICE void prefetch(const void* from, unsigned bytes) {
-    asm volatile("cp.async.bulk.prefetch.L2.global.L2::cache_hint [%0], %1, %2;" ::"l"(from), "r"(bytes), "l"(policy_)
-                 : "memory");
-  }
+  STRATA_DEVICE void prefetch(const void* from, unsigned bytes) { ask_for(from, bytes, policy_); }
   STRATA_DEVICE unsigned peek(const Counter& c) {
     unsigned value;
     asm volatile("ld.acquire.cta.shared::cta.u32 %0, [%1];" : "=r"(value) : "r"(shared_address(&c)) : "memory");
@@ -201,7 +176,7 @@ class CudaPlatform : public CudaWords {
 
  private:
   bool team_;
-  unsigned long long policy_;  ///< of copies: what is loaded is used once
+  unsigned long long policy_;  ///< of copies
 };
 
 using CudaLoad = LoadSide<CudaPlatform>;
