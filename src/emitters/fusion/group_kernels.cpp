@@ -28,6 +28,7 @@ GroupKernels::GroupKernels(const hlo::Module& module, const std::vector<bool>& u
   long_reductions_ = long_reductions(computation_);
   find_plain();
   find_alike();
+  forget_places_of_slices(ratings);
   priced_.resize(count);
   group_of_mark_.assign(count, 0);
   places_.assign(count, -1);
@@ -74,6 +75,40 @@ void GroupKernels::find_alike() {
   for (const auto& [key, members] : classes) {
     for (const InstructionId id : members) {
       if (members.size() > 1) alike_[static_cast<size_t>(id)] = members.front();
+    }
+  }
+}
+
+/// The steps of an unrolled loop are alike then, and groups of them: those of each number of steps are rated once, not
+/// once for each choice of steps.
+void GroupKernels::forget_places_of_slices(Ratings& ratings) {
+  std::map<InstructionId, std::vector<InstructionId>> slices;  // by what they are of
+  for (size_t i = 0; i < kinds_.size(); ++i) {
+    const Instruction& it = computation_.instructions[i];
+    if (used_[i] && it.opcode == Opcode::Slice) slices[it.operands[0]].push_back(static_cast<InstructionId>(i));
+  }
+  const auto attributes_of = [&](InstructionId id) -> const hlo::SliceAttributes& {
+    return std::get<hlo::SliceAttributes>(computation_[id].attributes);
+  };
+  const auto overlap = [&](InstructionId one, InstructionId other) {
+    const hlo::SliceAttributes &a = attributes_of(one), &b = attributes_of(other);
+    for (size_t d = 0; d < a.starts.size(); ++d)
+      if (a.limits[d] <= b.starts[d] || b.limits[d] <= a.starts[d]) return false;
+    return true;
+  };
+  for (const auto& [operand, of_operand] : slices) {
+    bool apart = true;
+    for (size_t i = 0; i < of_operand.size() && apart; ++i)
+      for (size_t j = 0; j < i && apart; ++j) apart = !overlap(of_operand[i], of_operand[j]);
+    if (!apart) continue;
+    for (const InstructionId id : of_operand) {
+      Instruction moved = computation_[id];
+      auto& attributes = std::get<hlo::SliceAttributes>(moved.attributes);
+      for (size_t d = 0; d < attributes.starts.size(); ++d) {
+        attributes.limits[d] -= attributes.starts[d];
+        attributes.starts[d] = 0;
+      }
+      kinds_[static_cast<size_t>(id)] = static_cast<int32_t>(ratings.kind_of(module_, moved));
     }
   }
 }

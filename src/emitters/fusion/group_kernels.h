@@ -51,12 +51,15 @@ class GroupKernels {
   }
   void find_plain();
   void find_alike();
+  void forget_places_of_slices(Ratings& ratings);
 
   const hlo::Module& module_;
   const hlo::Computation& computation_;
   const std::vector<bool>& used_;
   const std::vector<bool>& everywhere_;
-  std::vector<int32_t> kinds_, shapes_;  ///< of instructions: Ratings::kind_of it, and of a parameter of its shape
+  /// Of instructions: Ratings::kind_of it, and of a parameter of its shape; kinds are without the places of slices of an
+  /// array of which no two overlap, since no time depends on them.
+  std::vector<int32_t> kinds_, shapes_;
   std::vector<int> long_reductions_;     ///< long_reductions()
   std::vector<bool> plain_;              ///< whether an instruction is priced without a part
   /// Of instructions that a part has once where their operands are the same: a number that they have in common with
