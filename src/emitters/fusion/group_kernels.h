@@ -57,11 +57,11 @@ class GroupKernels {
   const hlo::Computation& computation_;
   const std::vector<bool>& used_;
   const std::vector<bool>& everywhere_;
-  /// Of instructions: Ratings::kind_of it, and of a parameter of its shape; kinds are without the places of slices of an
-  /// array of which no two overlap, since no time depends on them.
+  /// Of instructions: Ratings::kind_of it, and of a parameter of its shape; kinds are without the places of slices of
+  /// an array of which no two overlap, since no time depends on them.
   std::vector<int32_t> kinds_, shapes_;
-  std::vector<int> long_reductions_;     ///< long_reductions()
-  std::vector<bool> plain_;              ///< whether an instruction is priced without a part
+  std::vector<int> long_reductions_;  ///< long_reductions()
+  std::vector<bool> plain_;           ///< whether an instruction is priced without a part
   /// Of instructions that a part has once where their operands are the same: a number that they have in common with
   /// those that may be the same; -1 of all others.
   std::vector<int32_t> alike_;
