@@ -7,6 +7,7 @@
 #include "emitters/kinds/product/product.h"
 #include "emitters/kinds/reduction_shape.h"
 #include "hlo/indexing/evaluations.h"
+#include "hlo/indexing/serial_terms.h"
 #include "hlo/scan_window.h"
 
 namespace strata::emitters {
@@ -104,8 +105,9 @@ std::vector<bool> free_reshapes(const Computation& computation) {
 }
 
 bool sums_many_terms(const Computation& computation) {
-  return std::any_of(computation.instructions.begin(), computation.instructions.end(),
-                     [&](const Instruction& it) { return indexing::is_long_reduction(computation, it); });
+  const std::vector<indexing::SerialTerms> terms = indexing::serial_terms(computation, {});
+  return std::any_of(terms.begin(), terms.end(),
+                     [](const indexing::SerialTerms& it) { return it.all > indexing::kFewTerms; });
 }
 
 std::vector<int> long_reductions(const Computation& computation) {
