@@ -1,5 +1,6 @@
 #include "hlo/indexing/serial_terms.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <string_view>
@@ -86,14 +87,40 @@ TEST(SerialTerms, OfWindows) {
   EXPECT_EQ(of_root(*inside).combined, 9 * 20);
 }
 
+/// What is the same for all terms is no part of the chain, however it gets there; what differs is.
+TEST(SerialTerms, OfSumsThatDoNotDifferBetweenTerms) {
+  const auto of_spread = [](std::string_view along) {
+    const hlo::ModulePtr module = module_of(fmt::format(R"(
+  x = f32[40,30,8] parameter(0)
+  s = f32[40,30] reduce(x, zero), dimensions={{2}}, to_apply=sum
+  t = f32[30,40] transpose(s), dimensions={{1,0}}
+  u = f32[30,40] tanh(t)
+  b = f32[30,40,8] broadcast(u), dimensions={{0,1}}
+  xt = f32[30,40,8] transpose(x), dimensions={{1,0,2}}
+  d = f32[30,40,8] divide(xt, b)
+  ROOT r = {} reduce(d, zero), dimensions={{{}}}, to_apply=sum
+)",
+                                                        along == "2"   ? "f32[30,40]"
+                                                        : along == "1" ? "f32[30,8]"
+                                                                       : "f32[40,8]",
+                                                        along));
+    return of_root(*module).combined;
+  };
+  EXPECT_EQ(of_spread("2"), 8);
+  EXPECT_EQ(of_spread("1"), 8 * 40);
+  EXPECT_EQ(of_spread("0"), 8 * 30);
+}
+
 TEST(SerialTerms, OfVeryManyAreNoSmallNumber) {
-  std::string body = "  x0 = f32[1048576] parameter(0)\n";
+  std::string body = "  x0 = f32[2048,2048] parameter(0)\n";
   for (int i = 0; i < 8; ++i) {
-    body += "  s" + std::to_string(i) + " = f32[] reduce(x" + std::to_string(i) +
-            ", zero), dimensions={0}, to_apply=sum\n  x" + std::to_string(i + 1) + " = f32[1048576] broadcast(s" +
-            std::to_string(i) + "), dimensions={}\n";
+    body += fmt::format(
+        "  s{0} = f32[2048] reduce(x{0}, zero), dimensions={{1}}, to_apply=sum\n  x{1} = f32[2048,2048] "
+        "broadcast(s{0}), "
+        "dimensions={{1}}\n",
+        i, i + 1);
   }
-  EXPECT_GT(of_root(*module_of(body + "  ROOT r = f32[1048576] negate(x8)\n")).combined, int64_t{1} << 20);
+  EXPECT_GT(of_root(*module_of(body + "  ROOT r = f32[2048,2048] negate(x8)\n")).combined, int64_t{1} << 30);
 }
 
 }  // namespace
