@@ -33,6 +33,7 @@
 #include "hlo/expand_select_and_scatter.h"
 #include "hlo/expand_window_scatters.h"
 #include "hlo/fold_constants.h"
+#include "hlo/fold_interior_pads.h"
 #include "hlo/inline_calls.h"
 #include "hlo/linear_recurrences.h"
 #include "hlo/source_of.h"
@@ -79,9 +80,8 @@ hlo::Module with_free_layouts(hlo::Module flat, const hlo::Module& original, boo
 
 /// A text that is one fusion is taken as it is.
 hlo::Module flattened(const hlo::Module& module, bool one_kernel) {
-  hlo::Module flat = hlo::inline_calls(module);
-  if (module.fusion) return flat;
-  flat = hlo::drop_identities(hlo::fold_constants(flat));
+  if (module.fusion) return hlo::inline_calls(module);
+  const auto flat = hlo::fold_interior_pads(hlo::drop_identities(hlo::fold_constants(hlo::inline_calls(module))));
   return one_kernel ? flat : hlo::batch_loop_products(flat);
 }
 
@@ -240,11 +240,8 @@ class ProgramBuilder {
     const auto [known, is_new] = emitted_.try_emplace(hlo::structure_key(module));
     if (!is_new) return emit_like(known->second, module, module.entry, name);
     Result<EmittedFusion> fusion = emit_fusion(module, module.entry, name, options_);
-    if (fusion) {
-      known->second = *fusion;
-    } else {
-      emitted_.erase(known);
-    }
+    if (fusion) known->second = *fusion;
+    if (!fusion) emitted_.erase(known);
     return fusion;
   }
 
