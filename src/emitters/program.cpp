@@ -248,7 +248,8 @@ class ProgramBuilder {
   /// Where a part only gives an array another shape, and nothing else reads it, both are one array.
   Result<EmittedFusion> emit_part(const ProgramPart& part, const std::string& name) {
     if (options_.only.empty() && part.module.entry_computation().root_instruction().opcode == Opcode::Reshape &&
-        part.inputs.size() == 1 && is_read_once(flat_.entry_computation(), part.inputs[0].instruction)) {
+        part.inputs.size() == 1 &&
+        is_read_once(flat_.entry_computation(), part.inputs[0].instruction, part.inputs[0].element)) {
       auto reshape = emit_fusion(part.module, part.module.entry, name, {.target = options_.target, .only = "reshape"});
       if (reshape || reshape.error().code != ErrorCode::Unsupported) return reshape;
     }

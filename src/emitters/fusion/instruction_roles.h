@@ -42,7 +42,8 @@ bool is_operator(const hlo::Instruction& it);
 /// What only names values.
 bool is_name(hlo::Opcode opcode);
 
-/// Whether an instruction computes an array that one other instruction reads, and nobody else.
-bool is_read_once(const hlo::Computation& computation, hlo::InstructionId id);
+/// Whether an instruction computes an array (`leaf` of a tuple, else 0) that one other instruction reads, be it as an
+/// element of tuples, and nobody else.
+bool is_read_once(const hlo::Computation& computation, hlo::InstructionId id, int64_t leaf);
 
 }  // namespace strata::emitters
