@@ -125,6 +125,27 @@ TEST_F(AliasTest, AReshapeOfAKernelsResultIsThatResult) {
   EXPECT_EQ(launches() + copies_, 2);
 }
 
+/// The array may be an element of what a kernel computes; who reads that through a tuple reads it, too.
+TEST_F(AliasTest, AReshapeOfAnElementOfATupleIsThatElement) {
+  const std::string sort =
+      "less {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  i = s32[] parameter(2)\n  j = s32[] "
+      "parameter(3)\n  ROOT c = pred[] compare(a, b), direction=LT\n}\nENTRY e {\n  x = f32[400] parameter(0)\n  i = "
+      "s32[400] parameter(1)\n  p = (f32[400], s32[400]) sort(x, i), dimensions={0}, to_apply=less\n  k = f32[400] "
+      "get-tuple-element(p), index=0\n  v = s32[400] get-tuple-element(p), index=1\n";
+  const auto launches = [&] {
+    return std::ranges::count_if(runner_->gpu().manifest().steps,
+                                 [](const GpuStep& step) { return std::holds_alternative<GpuLaunch>(step.work); });
+  };
+  run("HloModule m\n" + sort + "  ROOT t = (f32[400], s32[400]) tuple(k, v)\n}\n");
+  const auto alone = launches() + copies_;
+  run("HloModule m\n" + sort + "  s = s32[20,20] reshape(v)\n  ROOT t = (f32[400], s32[20,20]) tuple(k, s)\n}\n");
+  EXPECT_EQ(launches() + copies_, alone);
+  run("HloModule m\n" + sort +
+      "  s = s32[20,20] reshape(v)\n  both = (s32[400], f32[400]) tuple(v, k)\n  w = s32[400] get-tuple-element(both), "
+      "index=0\n  ROOT t = (f32[400], s32[20,20], s32[400]) tuple(k, s, w)\n}\n");
+  EXPECT_EQ(launches() + copies_, alone + 1);
+}
+
 TEST_F(AliasTest, LoopsUpdateAGivenArrayInPlace) {
   const std::string text = R"(
 condition {

@@ -33,6 +33,7 @@
 #include "hlo/expand_select_and_scatter.h"
 #include "hlo/expand_window_scatters.h"
 #include "hlo/fold_constants.h"
+#include "hlo/fold_interior_pads.h"
 #include "hlo/inline_calls.h"
 #include "hlo/linear_recurrences.h"
 #include "hlo/source_of.h"
@@ -79,9 +80,8 @@ hlo::Module with_free_layouts(hlo::Module flat, const hlo::Module& original, boo
 
 /// A text that is one fusion is taken as it is.
 hlo::Module flattened(const hlo::Module& module, bool one_kernel) {
-  hlo::Module flat = hlo::inline_calls(module);
-  if (module.fusion) return flat;
-  flat = hlo::drop_identities(hlo::fold_constants(flat));
+  if (module.fusion) return hlo::inline_calls(module);
+  const auto flat = hlo::fold_interior_pads(hlo::drop_identities(hlo::fold_constants(hlo::inline_calls(module))));
   return one_kernel ? flat : hlo::batch_loop_products(flat);
 }
 
@@ -240,18 +240,16 @@ class ProgramBuilder {
     const auto [known, is_new] = emitted_.try_emplace(hlo::structure_key(module));
     if (!is_new) return emit_like(known->second, module, module.entry, name);
     Result<EmittedFusion> fusion = emit_fusion(module, module.entry, name, options_);
-    if (fusion) {
-      known->second = *fusion;
-    } else {
-      emitted_.erase(known);
-    }
+    if (fusion) known->second = *fusion;
+    if (!fusion) emitted_.erase(known);
     return fusion;
   }
 
   /// Where a part only gives an array another shape, and nothing else reads it, both are one array.
   Result<EmittedFusion> emit_part(const ProgramPart& part, const std::string& name) {
     if (options_.only.empty() && part.module.entry_computation().root_instruction().opcode == Opcode::Reshape &&
-        part.inputs.size() == 1 && is_read_once(flat_.entry_computation(), part.inputs[0].instruction)) {
+        part.inputs.size() == 1 &&
+        is_read_once(flat_.entry_computation(), part.inputs[0].instruction, part.inputs[0].element)) {
       auto reshape = emit_fusion(part.module, part.module.entry, name, {.target = options_.target, .only = "reshape"});
       if (reshape || reshape.error().code != ErrorCode::Unsupported) return reshape;
     }

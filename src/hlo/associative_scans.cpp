@@ -1,11 +1,11 @@
 #include "hlo/associative_scans.h"
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <optional>
 #include <string>
 
+#include "hlo/combiner_operator.h"
 #include "hlo/compute.h"
 #include "hlo/inline_calls.h"
 #include "hlo/optional_combiner.h"
@@ -13,45 +13,6 @@
 
 namespace strata::hlo {
 namespace {
-
-Literal scalar_of(ElementType type, double value) {
-  return visit_accumulator_type(type, [&](auto zero) {
-    using T = decltype(zero);
-    return literal_of<T>(array_shape(type, {}), {T(value)});
-  });
-}
-
-/// A value that the operator combines with any other to that one; nothing where it has none.
-std::optional<Literal> neutral(Opcode opcode, ElementType type) {
-  constexpr double kMost = std::numeric_limits<double>::infinity();
-  switch (opcode) {
-    case Opcode::Add:
-    case Opcode::Or:
-    case Opcode::Xor:
-      return scalar_of(type, 0);
-    case Opcode::Multiply:
-      return scalar_of(type, 1);
-    case Opcode::And:
-      if (kind(type) == TypeKind::Pred) return scalar_of(type, 1);
-      return kind(type) == TypeKind::Signed ? literal_of<int64_t>(array_shape(type, {}), {-1})
-                                            : literal_of<uint64_t>(array_shape(type, {}), {~uint64_t{0}});
-    case Opcode::Minimum:
-    case Opcode::Maximum: {
-      if (kind(type) != TypeKind::Float || bit_width(type) < 16) return std::nullopt;
-      return scalar_of(type, opcode == Opcode::Minimum ? kMost : -kMost);
-    }
-    default:
-      return std::nullopt;
-  }
-}
-
-/// The one operator that combines the two parameters.
-std::optional<Opcode> only_operator(const Computation& combiner) {
-  const Instruction& root = combiner.root_instruction();
-  if (combiner.parameters.size() != 2 || root.operands.size() != 2) return std::nullopt;
-  const bool both = std::is_permutation(root.operands.begin(), root.operands.end(), combiner.parameters.begin());
-  return both ? std::optional(root.opcode) : std::nullopt;
-}
 
 /// With the two sides exchanged.
 Computation turned(Computation combiner) {
@@ -190,15 +151,15 @@ class Folder {
     Computation combiner = reverse ? turned(scan.combiner) : scan.combiner;
     const std::optional<Opcode> opcode = only_operator(combiner);
     const Shape first = entry_[elements[0]].shape;
-    const std::optional<Literal> value = opcode ? neutral(*opcode, first.type) : std::nullopt;
+    const std::optional<Literal> value = opcode ? neutral_value(*opcode, first.type) : std::nullopt;
     if (value) {
       initial.push_back(add("neutral", Opcode::Constant, value->shape(), {}, ConstantAttributes{*value, false}));
     } else {
       combiner = optional_combiner(combiner);
       Literal flag(array_shape(ElementType::Pred, {}));
       initial.push_back(add("nothing", Opcode::Constant, flag.shape(), {}, ConstantAttributes{flag, false}));
-      const InstructionId is_there =
-          add("something", Opcode::Constant, flag.shape(), {}, ConstantAttributes{scalar_of(flag.type(), 1), false});
+      const InstructionId is_there = add("something", Opcode::Constant, flag.shape(), {},
+                                         ConstantAttributes{literal_of<uint64_t>(flag.shape(), {1}), false});
       for (const InstructionId one : elements) {
         const Literal zero(array_shape(entry_[one].shape.type, {}));
         initial.push_back(add("zero", Opcode::Constant, zero.shape(), {}, ConstantAttributes{zero, false}));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "hlo/associative_scans.h"
 #include "hlo/expand_ragged_dots.h"
@@ -11,11 +12,16 @@ namespace {
 
 int64_t covered(const std::vector<WindowDimension>& window) {
   int64_t elements = 1;
-  for (const WindowDimension& dimension : window) elements *= dimension.size;
+  for (const WindowDimension& dimension : window) elements *= elements_beside_holes(dimension);
   return elements;
 }
 
 }  // namespace
+
+int64_t elements_beside_holes(const WindowDimension& window) {
+  const int64_t step = window.lhs_dilate / std::gcd(window.lhs_dilate, window.rhs_dilate);
+  return (window.size + step - 1) / step;
+}
 
 int64_t terms_of(const Computation& computation, const Instruction& it) {
   const auto operand = [&](size_t n) -> const Shape& { return computation[it.operands[n]].shape; };

@@ -7,6 +7,9 @@
 
 namespace strata::hlo {
 
+/// How many elements of a window along one dimension are not holes (lhs_dilate) of the array below it, at most.
+int64_t elements_beside_holes(const WindowDimension& window);
+
 /// The terms of one element of a reduction, product, convolution or window; 1 for all other operators.
 int64_t terms_of(const Computation& computation, const Instruction& it);
 

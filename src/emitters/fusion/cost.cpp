@@ -11,6 +11,7 @@
 #include "emitters/kinds/product/product.h"
 #include "emitters/kinds/reduction_shape.h"
 #include "hlo/indexing/evaluations.h"
+#include "hlo/indexing/serial_terms.h"
 #include "hlo/scan_window.h"
 
 namespace strata::emitters {
@@ -36,22 +37,15 @@ double bytes_of(const hlo::Shape& shape) {
   return bytes;
 }
 
-/// A reduction, or a window that grows with the index: emitters compute both by several threads together.
-bool is_combined(const hlo::Computation& computation, const Instruction& it) {
-  return it.opcode == Opcode::Reduce || hlo::scan_window(computation, it).has_value();
-}
-
-/// Whether a long reduction shares the kernel with other operators, and each of its elements is computed by one thread.
+/// Whether a long reduction, or several inside each other, share the kernel with other operators, and each element is
+/// computed by one thread.
 bool has_serial_reduction(const hlo::Computation& computation, const std::vector<InstructionId>& once) {
-  int operators = 0;
-  bool serial = false;
-  for (InstructionId id = 0; id <= computation.root; ++id) {
-    const Instruction& it = computation[id];
-    if (is_operator(it)) ++operators;
-    serial |= is_combined(computation, it) && indexing::is_long_reduction(computation, it) &&
-              std::find(once.begin(), once.end(), id) == once.end();
-  }
-  return serial && operators > 1;
+  const auto operators = std::count_if(computation.instructions.begin(),
+                                       computation.instructions.begin() + computation.root + 1, is_operator);
+  if (operators <= 1) return false;
+  const std::vector<indexing::SerialTerms> terms = indexing::serial_terms(computation, once);
+  return std::any_of(terms.begin(), terms.end(),
+                     [](const indexing::SerialTerms& it) { return it.combined > indexing::kFewTerms; });
 }
 
 /// Whether a product shares the kernel with other operators, and is not computed by threads together.

@@ -7,7 +7,9 @@
 #include "emitters/kinds/product/product.h"
 #include "emitters/kinds/reduction_shape.h"
 #include "hlo/indexing/evaluations.h"
+#include "hlo/indexing/serial_terms.h"
 #include "hlo/scan_window.h"
+#include "hlo/source_of.h"
 
 namespace strata::emitters {
 
@@ -104,8 +106,9 @@ std::vector<bool> free_reshapes(const Computation& computation) {
 }
 
 bool sums_many_terms(const Computation& computation) {
-  return std::any_of(computation.instructions.begin(), computation.instructions.end(),
-                     [&](const Instruction& it) { return indexing::is_long_reduction(computation, it); });
+  const std::vector<indexing::SerialTerms> terms = indexing::serial_terms(computation, {});
+  return std::any_of(terms.begin(), terms.end(),
+                     [](const indexing::SerialTerms& it) { return it.all > indexing::kFewTerms; });
 }
 
 std::vector<int> long_reductions(const Computation& computation) {
@@ -134,11 +137,19 @@ bool is_name(Opcode opcode) {
   return opcode == Opcode::Tuple || opcode == Opcode::GetTupleElement || opcode == Opcode::AfterAll;
 }
 
-bool is_read_once(const Computation& computation, InstructionId id) {
-  const Instruction& it = computation[id];
-  if (!it.shape.is_array() || it.opcode == Opcode::Parameter || computation.root == id) return false;
-  const auto reads = [&](const Instruction& other) { return std::ranges::count(other.operands, id) > 0; };
-  return std::ranges::count_if(computation.instructions, reads) == 1;
+bool is_read_once(const Computation& computation, InstructionId id, int64_t leaf) {
+  if (computation[id].opcode == Opcode::Parameter || !hlo::leaf_of(computation[id].shape, leaf).is_array())
+    return false;
+  const auto has_it = [&](InstructionId value) {
+    for (int64_t k = 0; k < hlo::leaf_count(computation[value].shape); ++k) {
+      if (hlo::source_of(computation, value, k) == std::pair(id, leaf)) return true;
+    }
+    return false;
+  };
+  const auto reads = [&](const Instruction& it) {
+    return !is_name(it.opcode) && std::ranges::any_of(it.operands, has_it);
+  };
+  return !has_it(computation.root) && std::ranges::count_if(computation.instructions, reads) == 1;
 }
 
 }  // namespace strata::emitters

@@ -26,7 +26,8 @@ std::vector<bool> known_values(const hlo::Computation& computation);
 /// index: each has it again, and none waits for a copy.
 std::vector<bool> free_reshapes(const hlo::Computation& computation);
 
-/// Whether a computation has a reduction that no single thread should compute (indexing::is_long_reduction).
+/// Whether a computation has a reduction that no single thread should compute, or several inside each other
+/// (indexing::serial_terms).
 bool sums_many_terms(const hlo::Computation& computation);
 
 /// Of each long reduction (indexing::is_long_reduction) a number, which those have in common that one emitter computes
@@ -41,7 +42,8 @@ bool is_operator(const hlo::Instruction& it);
 /// What only names values.
 bool is_name(hlo::Opcode opcode);
 
-/// Whether an instruction computes an array that one other instruction reads, and nobody else.
-bool is_read_once(const hlo::Computation& computation, hlo::InstructionId id);
+/// Whether an instruction computes an array (`leaf` of a tuple, else 0) that one other instruction reads, be it as an
+/// element of tuples, and nobody else.
+bool is_read_once(const hlo::Computation& computation, hlo::InstructionId id, int64_t leaf);
 
 }  // namespace strata::emitters

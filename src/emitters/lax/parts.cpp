@@ -11,6 +11,7 @@
 #include "emitters/lax/known.h"
 #include "hlo/entry_rewriter.h"
 #include "hlo/inline_calls.h"
+#include "hlo/users.h"
 #include "superopt/partition/hoist.h"
 #include "superopt/partition/partition.h"
 
@@ -100,12 +101,7 @@ bool moves_elements(Opcode opcode) {
 class Finder {
  public:
   explicit Finder(const hlo::Module& module)
-      : module_(module), from_(module.entry_computation()), users_(from_.instructions.size()) {
-    for (size_t i = 0; i < from_.instructions.size(); ++i) {
-      const Instruction& it = from_.instructions[i];
-      for (const InstructionId operand : it.operands)
-        users_[static_cast<size_t>(operand)].push_back(static_cast<InstructionId>(i));
-    }
+      : module_(module), from_(module.entry_computation()), users_(hlo::users_of(from_)) {
     for (const Known known : known_instructions(from_)) known_.push_back(known != Known::No);
     for (const Instruction& it : from_.instructions)
       transposed_.push_back(it.opcode == Opcode::Transpose && is_parameter(it.operands[0]));
@@ -189,7 +185,7 @@ class Finder {
     std::vector<InstructionId> results;
     for (const InstructionId id : members) {
       const auto& users = users_[static_cast<size_t>(id)];
-      if (id == from_.root || std::any_of(users.begin(), users.end(), [&](auto u) { return !members.contains(u); }))
+      if (std::any_of(users.begin(), users.end(), [&](auto user) { return !members.contains(user); }))
         results.push_back(id);
     }
     return results;
@@ -285,7 +281,7 @@ class Finder {
     Members behind, before;
     for (const InstructionId id : members) {
       for (const InstructionId user : users_[static_cast<size_t>(id)])
-        if (!members.contains(user)) behind.insert(user);
+        if (user != hlo::kCaller && !members.contains(user)) behind.insert(user);
       for (const InstructionId operand : from_[id].operands)
         if (!members.contains(operand) && !is_copied(operand)) before.insert(operand);
     }
@@ -360,7 +356,7 @@ class Finder {
 
   const hlo::Module& module_;
   const Computation& from_;
-  std::vector<std::vector<InstructionId>> users_;
+  const hlo::Users users_;
   std::vector<bool> known_, transposed_, taken_;
   bool copies_transposes_ = true;
 };

@@ -11,6 +11,7 @@
 #include "emitters/fusion/pass.h"
 #include "emitters/lax/known.h"
 #include "hlo/inline_calls.h"
+#include "hlo/users.h"
 #include "superopt/codegen/libraries.h"
 
 namespace strata::emitters {
@@ -52,11 +53,8 @@ class Collector {
       : module_(module),
         from_(module.entry_computation()),
         part_(part),
-        all_(part.members.begin(), part.members.end()) {
-    users_.resize(from_.instructions.size());
-    for (size_t i = 0; i < from_.instructions.size(); ++i)
-      for (const InstructionId operand : from_.instructions[i].operands)
-        users_[static_cast<size_t>(operand)].push_back(static_cast<InstructionId>(i));
+        all_(part.members.begin(), part.members.end()),
+        users_(hlo::users_of(from_)) {
     const std::vector<Known> known = known_instructions(from_);
     for (const Known one : known) known_.push_back(one != Known::No);
   }
@@ -66,7 +64,7 @@ class Collector {
     reach(part_.inputs, [&](InstructionId id) { return from_[id].operands; });
     std::vector<InstructionId> readers;
     for (const InstructionId id : users_[static_cast<size_t>(part_.result)])
-      if (!all_.contains(id)) readers.push_back(id);
+      if (id != hlo::kCaller && !all_.contains(id)) readers.push_back(id);
     reach(readers, [&](InstructionId id) {
       return from_[id].opcode == Opcode::Reduce ? std::vector<InstructionId>{} : users_[static_cast<size_t>(id)];
     });
@@ -102,6 +100,7 @@ class Collector {
     for (size_t added = 0; !left.empty() && added < kMostAround;) {
       const InstructionId id = left.front();
       left.pop_front();
+      if (id == hlo::kCaller) continue;
       const bool sums = from_[id].opcode == Opcode::Reduce && from_[id].shape.is_array();
       if ((!is_on_the_way(from_[id]) && !(sums && id > part_.result)) || !all_.insert(id).second) continue;
       ++added;
@@ -137,8 +136,8 @@ class Collector {
     std::vector<hlo::Shape> shapes;
     for (const InstructionId id : all_) {
       const auto& users = users_[static_cast<size_t>(id)];
-      const bool leaves = id == from_.root || std::any_of(users.begin(), users.end(),
-                                                          [&](InstructionId user) { return !all_.contains(user); });
+      const bool leaves =
+          std::any_of(users.begin(), users.end(), [&](InstructionId user) { return !all_.contains(user); });
       if (!leaves || known_[static_cast<size_t>(id)] || copies_.contains(id)) continue;
       results.operands.push_back(moved.at(id));
       shapes.push_back(from_[id].shape);
@@ -159,7 +158,7 @@ class Collector {
   const Computation& from_;
   const LaxPart& part_;
   std::set<InstructionId> all_, copies_;
-  std::vector<std::vector<InstructionId>> users_;
+  const hlo::Users users_;
   std::vector<bool> known_;
 };
 

@@ -5,12 +5,14 @@
 
 #include "emitters/kinds/memory_views.h"
 #include "emitters/library/calls.h"
+#include "hlo/users.h"
 #include "machine/target.h"
 
 namespace strata::emitters {
 
-/// What reads each instruction of a computation: users, once an operand; the root counts as one of number -1.
-using Users = std::vector<std::vector<hlo::InstructionId>>;
+using hlo::only_user;
+using hlo::Users;
+using hlo::users_of;
 
 struct CallPlan {
   /// An argument: an array, or a transpose of it that has to be made.
@@ -32,9 +34,6 @@ struct CallPlan {
   hlo::Shape result_shape;
 };
 
-Users users_of(const hlo::Computation& computation);
-/// The only user of a value, if it has one.
-std::optional<hlo::InstructionId> only_user(const Users& users, hlo::InstructionId id);
 /// The value of a scalar constant or a broadcast of one, of a float type, or complex without an imaginary part.
 std::optional<double> constant_value(const hlo::Computation& computation, hlo::InstructionId id);
 /// The type as the libraries name it.

@@ -106,22 +106,6 @@ class GeluMatcher {
 
 }  // namespace
 
-Users users_of(const Computation& computation) {
-  Users users(computation.instructions.size());
-  for (size_t i = 0; i < computation.instructions.size(); ++i) {
-    for (const InstructionId operand : computation.instructions[i].operands)
-      users[static_cast<size_t>(operand)].push_back(static_cast<InstructionId>(i));
-  }
-  users[static_cast<size_t>(computation.root)].push_back(-1);
-  return users;
-}
-
-std::optional<InstructionId> only_user(const Users& users, InstructionId id) {
-  const auto& readers = users[static_cast<size_t>(id)];
-  if (readers.size() != 1 || readers[0] < 0) return std::nullopt;
-  return readers[0];
-}
-
 std::optional<double> constant_value(const Computation& computation, InstructionId id) {
   const Instruction* it = &computation[id];
   while (it->opcode == Opcode::Broadcast || it->opcode == Opcode::Reshape || it->opcode == Opcode::Convert) {

@@ -21,6 +21,7 @@ constexpr PassEntry kPasses[] = {
     {"strata-simplify-indexing", "Chains of apply_indexing become one simplified map", simplify_indexing},
     {"strata-split-loops", "Loops with constraints become an interior without and edges with them", split_loops},
     {"strata-lower-loops", "strata.loop becomes scf.for", lower_loops},
+    {"strata-hoist-loops", "Loops that give the same in every iteration go in front", hoist_loops},
     {"strata-vectorize", "Loads and stores over a vector variable become vectors", vectorize},
     {"strata-unroll", "Loops of few iterations disappear", unroll},
     {"strata-lower-shuffles", "shuffle_reduce becomes shuffles and calls of the combiner", lower_shuffles},

@@ -30,6 +30,7 @@ mlir::LogicalResult inline_functions(mlir::ModuleOp module, const LoweringOption
 mlir::LogicalResult simplify_indexing(mlir::ModuleOp module, const LoweringOptions& options);
 mlir::LogicalResult split_loops(mlir::ModuleOp module, const LoweringOptions& options);
 mlir::LogicalResult lower_loops(mlir::ModuleOp module, const LoweringOptions& options);
+mlir::LogicalResult hoist_loops(mlir::ModuleOp module, const LoweringOptions& options);
 mlir::LogicalResult vectorize(mlir::ModuleOp module, const LoweringOptions& options);
 mlir::LogicalResult unroll(mlir::ModuleOp module, const LoweringOptions& options);
 mlir::LogicalResult lower_shuffles(mlir::ModuleOp module, const LoweringOptions& options);

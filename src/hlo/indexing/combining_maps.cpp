@@ -1,23 +1,51 @@
 // Maps of operators that combine elements: products and sums, reductions, windows.
 #include <algorithm>
 #include <cassert>
+#include <numeric>
+#include <utility>
 
 #include "hlo/indexing/operator_maps.h"
+#include "hlo/terms.h"
 
 namespace strata::indexing {
 namespace {
 
 using hlo::Opcode;
 
-/// Where along a dimension of `extent` elements a window at `position` has its element `within`, with the constraints
-/// that it is an element there, and neither padding nor a hole.
-Expr window_index(IndexingMap& map, const hlo::WindowDimension& window, int64_t extent, const Expr& position,
-                  const Expr& within) {
-  const Expr padded = position * window.stride + within * window.rhs_dilate - window.pad_low;
-  const Expr index = floor_div(padded, window.lhs_dilate);
-  if (window.lhs_dilate > 1) map.constraints.push_back({mod(padded, window.lhs_dilate), {0, 0}});
+/// x with a · x ≡ 1 modulo m, where these have no common divisor: by Euclid's algorithm.
+int64_t inverse_modulo(int64_t a, int64_t m) {
+  std::pair<int64_t, int64_t> rest{m, a % m}, factor{0, 1};
+  while (rest.second != 0) {
+    const int64_t quotient = rest.first / rest.second;
+    rest = {rest.second, rest.first - quotient * rest.second};
+    factor = {factor.second, factor.first - quotient * factor.second};
+  }
+  return (factor.first % m + m) % m;
+}
+
+/// An element of a window along a dimension: its number in the window, and where it lies in the array.
+struct WindowElement {
+  Expr within, index;
+};
+
+/// The elements of a window at `position` along a dimension of `extent` elements, over a new range variable, with the
+/// constraints that there is one. Of an array with holes (lhs_dilate) only each n-th element of a window, from a first
+/// one that depends on the position, is not a hole: the variable numbers those.
+WindowElement add_window(IndexingMap& map, const hlo::WindowDimension& window, int64_t extent, const Expr& position) {
+  const int64_t holes = window.lhs_dilate, apart = window.rhs_dilate;
+  const int64_t divisor = std::gcd(holes, apart), step = holes / divisor;
+  const Expr begin = position * window.stride - window.pad_low;  // counting holes
+  const Expr number = add_range(map, hlo::elements_beside_holes(window));
+  Expr first;
+  if (step > 1) {
+    first = mod(floor_div(begin, divisor) * (step - inverse_modulo(apart / divisor, step)), step);
+    if (window.size % step != 0) map.constraints.push_back({first + number * step, below(window.size)});
+  }
+  if (divisor > 1) map.constraints.push_back({mod(begin, divisor), {0, 0}});
+  const Expr before = apart == 1 ? begin + (holes - 1) : begin + first * apart;
+  const Expr index = floor_div(before, holes) + number * (apart / divisor);
   map.constraints.push_back({index, below(extent)});
-  return index;
+  return {first + number * step, index};
 }
 
 std::vector<Read> dot(const Site& site) {
@@ -68,9 +96,9 @@ std::vector<Read> convolution(const Site& site) {
   at(kernel, a.kernel_input_feature) = inner_feature;
   at(kernel, a.kernel_output_feature) = feature;
   for (size_t i = 0; i < a.window.size(); ++i) {
-    const Expr within = add_range(map, a.window[i].size);
-    at(input, a.input_spatial[i]) =
-        window_index(map, a.window[i], input_shape.dim(a.input_spatial[i]), output(a.output_spatial[i]), within);
+    const auto [within, index] =
+        add_window(map, a.window[i], input_shape.dim(a.input_spatial[i]), output(a.output_spatial[i]));
+    at(input, a.input_spatial[i]) = index;
     at(kernel, a.kernel_spatial[i]) = a.window[i].reversed ? Expr::constant(a.window[i].size - 1) - within : within;
   }
   IndexingMap of_kernel = map;
@@ -103,8 +131,7 @@ std::vector<Read> reduce_window(const Site& site) {
   const hlo::Shape& operand = site.operand(0);
   IndexingMap map = site.map();
   for (size_t i = 0; i < window.size(); ++i) {
-    const Expr within = add_range(map, window[i].size);
-    map.results.push_back(window_index(map, window[i], operand.dims[i], Expr::dim(static_cast<int>(i)), within));
+    map.results.push_back(add_window(map, window[i], operand.dims[i], Expr::dim(static_cast<int>(i))).index);
   }
   std::vector<Read> reads;
   for (size_t i = 0; i < count; ++i) {

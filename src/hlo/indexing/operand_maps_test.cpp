@@ -241,6 +241,28 @@ ENTRY e {
             "3: (d0, d1) -> (), domain: d0 in [0, 7], d1 in [0, 15]\n");
 }
 
+/// Windows over an array with holes go through no more elements than may lie beside the holes.
+TEST(OperandMaps, WindowsLeaveHolesOut) {
+  const auto elements = [](int size, int holes, int apart) {
+    const int reach = (size - 1) * apart + 1, result = 20 * holes - holes + 1 - reach + 1;
+    const hlo::ModulePtr module = parsed(fmt::format(
+        "HloModule m\nplus {{\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT c = f32[] add(a, b)\n}}\n"
+        "ENTRY e {{\n  x = f32[20] parameter(0)\n  z = f32[] constant(0)\n  ROOT r = f32[{}] reduce-window(x, z), "
+        "window={{size={} lhs_dilate={} rhs_dilate={}}}, to_apply=plus\n}}",
+        result, size, holes, apart));
+    const auto reads = operand_reads(*module, module->entry, module->entry_computation().root);
+    EXPECT_TRUE(reads);
+    return (*reads)[0].maps.at(0).ranges.empty() ? 1 : (*reads)[0].maps[0].ranges[0].size();
+  };
+  EXPECT_EQ(elements(3, 1, 1), 3);
+  EXPECT_EQ(elements(3, 2, 1), 2);
+  EXPECT_EQ(elements(9, 4, 1), 3);
+  EXPECT_EQ(elements(2, 3, 1), 1);
+  EXPECT_EQ(elements(6, 6, 5), 1);
+  EXPECT_EQ(elements(6, 6, 4), 2);  // every third
+  EXPECT_EQ(elements(6, 2, 4), 6);  // all or none
+}
+
 TEST(OperandMaps, UnknownAndTuples) {
   EXPECT_EQ(root_maps("HloModule m\nENTRY e {\n  p = (f32[4], s32[3]) parameter(0)\n"
                       "  ROOT r = s32[3] get-tuple-element(p), index=1\n}"),

@@ -9,6 +9,7 @@
 
 #include "emitters/elemental/scalar_operators.h"
 #include "hlo/indexing/evaluations.h"
+#include "hlo/indexing/serial_terms.h"
 
 namespace strata::emitters {
 
@@ -74,8 +75,9 @@ Result<Plan> plan_product(const Fusion& fusion) {
   const hlo::Computation& computation = (*made->split.module)[made->split.computation];
   const InstructionId id = made->split.heroes[0];
   // A product that is read at other places too is there twice.
+  const std::vector<indexing::SerialTerms> terms = indexing::serial_terms(computation, {id});
   for (InstructionId other = 0; other <= computation.root; ++other) {
-    if (other != id && indexing::is_long_reduction(computation, computation[other]))
+    if (terms[static_cast<size_t>(other)].all > indexing::kFewTerms)
       return unsupported("{} would be computed by single threads", computation[other].name);
   }
   made->shape = *product_shape(computation, id);
