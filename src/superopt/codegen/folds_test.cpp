@@ -48,6 +48,7 @@ TEST(Folds, AreReadBySchedulesOfAllKinds) {
     for (size_t i = 0; i < all.size(); ++i) {
       Passes passes;
       passes.registers = i < 2;
+      passes.grouping = false;
       const auto program = generate_cuda(**graph, target, all[i], passes);
       ASSERT_TRUE(program) << program.error().to_string();
       // Nobody writes the rows.

@@ -119,9 +119,9 @@ TEST(JoinNorms, OthersStay) {
       // No factor of what is added up.
       {.scaled = "    x = add(f, a)\n    y = mul(x, g)\n"},
       {.scaled = "    x = mul(f, a)\n    z = mul(x, f)\n    y = mul(z, g)\n"},
-      {.scaled = "    x = mul(f, a)\n    y = exp(x)\n"},
+      {.scaled = "    x = mul(f, a)\n    z = exp(x)\n    y = mul(z, g)\n"},
       {.scaled = "    x = mul(f, g)\n    y = mul(x, a)\n"},
-      {.scaled = "    y = div(f, a)\n"},
+      {.scaled = "    x = div(f, a)\n    y = mul(x, g)\n"},
       // Squares of sums of other parts of a row.
       {.norm = R"(  F = block(A, grid=[4], loop=2) {
     a = in_iter(A, imap=[0], fmap=1)
