@@ -208,7 +208,8 @@ class GroupBuilder {
 }  // namespace
 
 std::vector<EmittedGroup> FusionKernels::emit(const Graph& graph, const std::vector<bool>& free,
-                                              const std::vector<bool>& views, const Target& target) const {
+                                              const std::vector<bool>& views, const std::map<TensorId, int64_t>& starts,
+                                              const Target& target) const {
   std::vector<bool> ours(free.size());
   for (size_t i = 0; i < ours.size(); ++i) ours[i] = free[i] && !views[i] && is_glue(graph.operations()[i]);
   const std::vector<int> height = heights(graph, ours, views);
@@ -218,15 +219,16 @@ std::vector<EmittedGroup> FusionKernels::emit(const Graph& graph, const std::vec
   }
   std::vector<EmittedGroup> made;
   for (const auto& [at, operations] : groups) {
-    Result<EmittedGroup> group = make(graph, operations, views, target);
+    Result<EmittedGroup> group = make(graph, operations, views, starts, target);
     if (group) made.push_back(*std::move(group));
   }
   return made;
 }
 
 Result<EmittedGroup> FusionKernels::make(const Graph& graph, const std::vector<size_t>& operations,
-                                         const std::vector<bool>& views, const Target& target) const {
-  STRATA_TRY(const Glue of, glue(graph, operations, views));
+                                         const std::vector<bool>& views, const std::map<TensorId, int64_t>& starts,
+                                         const Target& target) const {
+  STRATA_TRY(const Glue of, glue(graph, operations, views, starts));
   std::string key = fmt::format("{}\n{}\n{}\n", target.name, graph.name(), of.module);
   for (const auto* ids : {&of.inputs, &of.outputs}) {
     for (const TensorId id : *ids) key += graph.tensor(id).name + "\n";

@@ -15,12 +15,12 @@ namespace strata::compiler {
 class FusionKernels : public KernelEmitter {
  public:
   std::vector<EmittedGroup> emit(const Graph& graph, const std::vector<bool>& free, const std::vector<bool>& views,
-                                 const Target& target) const override;
+                                 const std::map<TensorId, int64_t>& starts, const Target& target) const override;
 
  private:
   /// Error (Unsupported) where no emitter takes a part, or its kernel needs more than its arguments.
   Result<EmittedGroup> make(const Graph& graph, const std::vector<size_t>& operations, const std::vector<bool>& views,
-                            const Target& target) const;
+                            const std::map<TensorId, int64_t>& starts, const Target& target) const;
 
   mutable std::mutex lock_;
   mutable std::map<std::string, Result<EmittedGroup>> made_;  ///< by module, names and target

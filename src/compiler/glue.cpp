@@ -36,8 +36,15 @@ std::string list(const std::vector<int64_t>& numbers) { return fmt::format("{{{}
 
 class GlueBuilder {
  public:
-  GlueBuilder(const Graph& graph, const std::vector<size_t>& of, const std::vector<bool>& views)
-      : graph_(graph), of_(of.begin(), of.end()), views_(views) {}
+  GlueBuilder(const Graph& graph, const std::vector<size_t>& of, const std::vector<bool>& views,
+              const std::map<TensorId, int64_t>& starts)
+      : graph_(graph), of_(of.begin(), of.end()), views_(views) {
+    for (const auto& [id, start] : starts) {
+      const Operation& op = graph.operations()[static_cast<size_t>(graph.tensor(id).producer)];
+      Shape& rest = rests_[id] = graph.type(id).shape;
+      rest[static_cast<size_t>(op.attributes.integer("dim"))] -= start;
+    }
+  }
 
   Result<Glue> run() {
     for (const size_t i : of_) {
@@ -59,7 +66,7 @@ class GlueBuilder {
       if (!is_read_outside(id)) continue;
       made_.outputs.push_back(id);
       results.push_back(stored(id));
-      types.push_back(type_of(name_of(graph_.type(id).dtype), graph_.type(id).shape));
+      types.push_back(type_of(name_of(graph_.type(id).dtype), shape(id)));
     }
     made_.module = fmt::format("HloModule glue\nENTRY glue {{\n{}  ROOT results = ({}) tuple({})\n}}\n", text_.lines(),
                                fmt::join(types, ", "), fmt::join(results, ", "));
@@ -107,7 +114,11 @@ class GlueBuilder {
   /// Of numbers while they are computed.
   std::string_view wide_type(TensorId id) const { return graph_.type(id).dtype == DType::F64 ? "f64" : "f32"; }
   bool is_narrow(TensorId id) const { return name_of(graph_.type(id).dtype) != wide_type(id); }
-  const Shape& shape(TensorId id) const { return graph_.type(id).shape; }
+  /// Of what is made of a tensor.
+  const Shape& shape(TensorId id) const {
+    const auto rest = rests_.find(id);
+    return rest == rests_.end() ? graph_.type(id).shape : rest->second;
+  }
 
   /// A value as it is: of a view, made where it is first read.
   void need(TensorId id) {
@@ -181,6 +192,7 @@ class GlueBuilder {
     if (op.kind == OpKind::Transpose) return fmt::format("transpose({}), dimensions={}", x, list(with.list("perm")));
     if (op.kind == OpKind::Reshape) return fmt::format("reshape({})", x);
     const auto dim = static_cast<size_t>(with.integer("dim"));
+    if (op.kind == OpKind::Concat && rests_.count(op.results[0]) > 0) return rest_of(op, dim, operands, type);
     if (op.kind == OpKind::Concat)
       return fmt::format("concatenate({}), dimensions={{{}}}", fmt::join(operands, ", "), dim);
     if (op.kind == OpKind::Slice) {
@@ -201,6 +213,24 @@ class GlueBuilder {
     const std::string repeated =
         text_.add(type_of(type, rows), fmt::format("broadcast({}), dimensions={}", x, list(dimensions)));
     return fmt::format("reshape({})", repeated);
+  }
+
+  /// A concatenation without the most of its first operand.
+  std::string rest_of(const Operation& op, size_t dim, std::vector<std::string> operands, std::string_view type) {
+    const int64_t start = graph_.type(op.results[0]).shape[dim] - shape(op.results[0])[dim];
+    Shape left = shape(op.operands[0]);
+    const int64_t end = left[dim];
+    left[dim] -= start;
+    if (left[dim] == 0) {
+      operands.erase(operands.begin());
+    } else {
+      std::vector<std::string> ranges;
+      for (size_t d = 0; d < left.size(); ++d)
+        ranges.push_back(d == dim ? fmt::format("[{}:{}]", start, end) : fmt::format("[0:{}]", left[d]));
+      operands.front() = text_.add(type_of(type, left),
+                                   fmt::format("slice({}), slice={{{}}}", operands.front(), fmt::join(ranges, ", ")));
+    }
+    return fmt::format("concatenate({}), dimensions={{{}}}", fmt::join(operands, ", "), dim);
   }
 
   std::string element(const Operation& op, const std::vector<std::string>& x, TensorId result) {
@@ -266,6 +296,7 @@ class GlueBuilder {
   const Graph& graph_;
   const std::set<size_t> of_;
   const std::vector<bool>& views_;
+  std::map<TensorId, Shape> rests_;  ///< of concatenations that are not made from their beginning
   std::set<TensorId> inputs_;
   HloText text_;
   std::map<TensorId, std::string> stored_, wide_;  ///< instructions, in the tensor's type and in that of computation
@@ -304,8 +335,9 @@ bool is_glue(const Operation& op) {
   }
 }
 
-Result<Glue> glue(const Graph& graph, const std::vector<size_t>& of, const std::vector<bool>& views) {
-  return GlueBuilder(graph, of, views).run();
+Result<Glue> glue(const Graph& graph, const std::vector<size_t>& of, const std::vector<bool>& views,
+                  const std::map<TensorId, int64_t>& starts) {
+  return GlueBuilder(graph, of, views, starts).run();
 }
 
 }  // namespace strata::compiler

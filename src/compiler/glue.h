@@ -23,7 +23,10 @@ struct Glue {
 
 /// The operations `of` (ascending) of a kernel graph; `views` (by operation) are computed with them where they are
 /// read, and where others read a view they read what it is made of. Numbers of 16 bits are computed in f32, as in
-/// generated kernels, and rounded where they are written. Error (Unsupported) where an operator is no glue.
-Result<Glue> glue(const Graph& graph, const std::vector<size_t>& of, const std::vector<bool>& views);
+/// generated kernels, and rounded where they are written. Of concatenations in `starts`, by result, only what lies from
+/// that index on is made, which is not more than all that follows their first operand's beginning; none of the
+/// operations reads it. Error (Unsupported) where an operator is no glue.
+Result<Glue> glue(const Graph& graph, const std::vector<size_t>& of, const std::vector<bool>& views,
+                  const std::map<TensorId, int64_t>& starts = {});
 
 }  // namespace strata::compiler

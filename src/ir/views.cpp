@@ -12,6 +12,7 @@ class Views {
   Views(const Graph& graph, const std::vector<bool>& strided) : graph_(graph), strided_(strided) {
     const auto& operations = graph.operations();
     candidates_.assign(operations.size(), false);
+    may_fold_.assign(operations.size(), true);
     if (graph.level() == Level::Kernel) {
       for (size_t i = 0; i < operations.size(); ++i) candidates_[i] = can_be_view(operations[i]);
     }
@@ -50,12 +51,17 @@ class Views {
       const Operation& op = graph_.operations()[i];
       const MemoryView& from = of(op.operands[0]);
       MemoryView& made = memory_[static_cast<size_t>(op.results[0])];
-      if (op.kind == OpKind::Transpose) {
+      const Shape& shape = graph_.type(op.operands[0]).shape;
+      const Shape& to = graph_.type(op.results[0]).shape;
+      if (!from.folds.empty()) {
+        views_[i] = false;
+      } else if (op.kind == OpKind::Transpose) {
         made = {from.memory, {}};
         for (int64_t d : op.attributes.list("perm")) made.strides.push_back(from.strides[static_cast<size_t>(d)]);
-      } else if (auto strides = reshaped_strides(graph_.type(op.operands[0]).shape, from.strides,
-                                                 graph_.type(op.results[0]).shape)) {
+      } else if (auto strides = reshaped_strides(shape, from.strides, to)) {
         made = {from.memory, *std::move(strides)};
+      } else if (auto folded = may_fold_[i] ? folded_strides(shape, from.strides, to) : std::nullopt) {
+        made = {from.memory, std::move(folded->strides), std::move(folded->folds)};
       } else {
         views_[i] = false;
       }
@@ -68,10 +74,13 @@ class Views {
     for (size_t i = views_.size(); i-- > 0;) {
       if (!views_[i]) continue;
       const TensorId result = graph_.operations()[i].results[0];
-      if (is_row_major(graph_.type(result).shape, of(result).strides)) continue;
+      const std::vector<Fold>& folds = of(result).folds;
+      if (folds.empty() && is_row_major(graph_.type(result).shape, of(result).strides)) continue;
       for (size_t r = i + 1; r < views_.size(); ++r) {
-        if (!reads(graph_.operations()[r], result) || takes_strides(r)) continue;
-        candidates_[i] = false;
+        if (!reads(graph_.operations()[r], result)) continue;
+        if (folds.empty() ? takes_strides(r) : takes_folds(r, result)) continue;
+        // Without folds it may be a view of what becomes of its operand.
+        (folds.empty() ? candidates_ : may_fold_)[i] = false;
         return true;
       }
     }
@@ -83,9 +92,26 @@ class Views {
            (!strided_.empty() && strided_[operation]);
   }
 
+  /// Whether an operation is a block graph of which each tile of a tensor lies within one piece of each fold.
+  bool takes_folds(size_t operation, TensorId id) const {
+    const Operation& op = graph_.operations()[operation];
+    if (!op.body) return false;
+    for (const Operation& inner : op.body->operations()) {
+      if (inner.kind != OpKind::InIter) continue;
+      const auto& inputs = op.body->inputs();
+      const auto n = std::find(inputs.begin(), inputs.end(), inner.operands[0]) - inputs.begin();
+      if (op.operands[static_cast<size_t>(n)] != id) continue;
+      for (const Fold& fold : of(id).folds) {
+        if (fold.size % op.body->type(inner.results[0]).shape[fold.dim] != 0) return false;
+      }
+    }
+    return true;
+  }
+
   const Graph& graph_;
   const std::vector<bool>& strided_;
   std::vector<bool> candidates_;    // by operation
+  std::vector<bool> may_fold_;      // by operation
   std::vector<bool> views_;         // by operation
   std::vector<MemoryView> memory_;  // by tensor
 };
@@ -147,6 +173,48 @@ std::optional<std::vector<int64_t>> reshaped_strides(const Shape& from, const st
       made[--t] = stride;
       stride *= to[t];
     }
+  }
+  return made;
+}
+
+std::optional<FoldedStrides> folded_strides(const Shape& from, const std::vector<int64_t>& strides, const Shape& to) {
+  struct Run {
+    int64_t count;
+    int64_t stride;
+  };
+  std::vector<Run> runs;  // of elements at one distance, innermost first
+  for (size_t d = from.size(); d-- > 0;) {
+    if (from[d] == 1) continue;
+    if (!runs.empty() && runs.back().stride * runs.back().count == strides[d]) {
+      runs.back().count *= from[d];
+    } else {
+      runs.push_back({from[d], strides[d]});
+    }
+  }
+  FoldedStrides made{std::vector<int64_t>(to.size(), 1), {}};
+  size_t at = 0;
+  int64_t left = runs.empty() ? 1 : runs[0].count;  // of the run
+  const auto next_run = [&] {
+    if (left == 1 && at + 1 < runs.size()) left = runs[++at].count;
+  };
+  const auto take = [&](int64_t count) -> std::optional<int64_t> {
+    next_run();
+    if (runs.empty() || left % count != 0) return std::nullopt;
+    const int64_t stride = runs[at].stride * (runs[at].count / left);
+    left /= count;
+    return stride;
+  };
+  for (size_t d = to.size(); d-- > 0;) {
+    if (to[d] == 1) continue;
+    next_run();
+    const int64_t piece = left % to[d] == 0 ? to[d] : left;
+    const auto within = take(piece);
+    if (!within || to[d] % piece != 0) return std::nullopt;
+    made.strides[d] = *within;
+    if (piece == to[d]) continue;
+    const auto between = take(to[d] / piece);
+    if (!between) return std::nullopt;
+    made.folds.insert(made.folds.begin(), {d, piece, *between});
   }
   return made;
 }

@@ -1,5 +1,6 @@
 #include "ir/views.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "ir/text.h"
@@ -75,9 +76,45 @@ TEST(Views, ReshapesOfTransposesAreReadByBlocks) {
   EXPECT_EQ(memory_view(*graph, *graph->find_tensor("U")).strides, (std::vector<int64_t>{8, 96, 48, 1}));
 }
 
+/// Heads side by side, each of which has rows of its own in memory, as a product reads them; `loop` cuts the columns.
+std::string heads(int loop) {
+  return fmt::format(R"(graph g {{
+  input A: f16[4, 6, 8]
+  input B: f16[32, 16]
+  T = transpose(A, perm=[1, 0, 2])
+  U = reshape(T, shape=[6, 32])
+  O = block(U, B, grid=[2], loop={}) {{
+    u = in_iter(U, imap=[_], fmap=1)
+    b = in_iter(B, imap=[1], fmap=0)
+    p = matmul(u, b)
+    s = accum(p, kind=sum)
+    O = out_saver(s, omap=[1])
+  }}
+  output O
+}})",
+                     loop);
+}
+
+TEST(Views, BlocksReadFoldsWhereTheirTilesLieInOnePieceEach) {
+  for (const int loop : {4, 8, 16}) {
+    const GraphPtr graph = parsed(heads(loop).c_str());
+    EXPECT_EQ(view_operations(*graph), (std::vector<bool>{true, true, false}));
+    // U[i, 8·h + j] = A[h, i, j].
+    const MemoryView view = memory_view(*graph, *graph->find_tensor("U"));
+    EXPECT_EQ(view.memory, *graph->find_tensor("A"));
+    EXPECT_EQ(view.strides, (std::vector<int64_t>{8, 1}));
+    EXPECT_EQ(view.folds, (std::vector<Fold>{{1, 8, 48}}));
+  }
+  // Two heads in a tile.
+  const GraphPtr graph = parsed(heads(2).c_str());
+  EXPECT_EQ(view_operations(*graph), (std::vector<bool>{false, true, false}));
+  EXPECT_EQ(memory_view(*graph, *graph->find_tensor("U")).memory, *graph->find_tensor("T"));
+}
+
 TEST(Views, RandomReshapesReadTheSameElements) {
   Random random(7);
   int found = 0;
+  int found_folded = 0;
   for (int round = 0; round < 2000; ++round) {
     // A transposed array, and another shape of as many elements.
     Shape shape, to;
@@ -104,12 +141,33 @@ TEST(Views, RandomReshapesReadTheSameElements) {
       return at;
     };
     EXPECT_TRUE(made.has_value() || !is_row_major(shape, strides));
+    if (const auto folded = folded_strides(shape, strides, to)) {
+      found_folded += folded->folds.empty() ? 0 : 1;
+      EXPECT_TRUE(!made || folded->folds.empty());
+      for (int64_t n = 0; n < count; ++n) {
+        int64_t at = 0;
+        int64_t rest = n;
+        for (size_t d = to.size(); d-- > 0; rest /= to[d]) {
+          int64_t index = rest % to[d];
+          for (const Fold& fold : folded->folds) {
+            if (fold.dim != d) continue;
+            at += index / fold.size * fold.stride;
+            index %= fold.size;
+          }
+          at += index * folded->strides[d];
+        }
+        ASSERT_EQ(at, place(shape, strides, n));
+      }
+    } else {
+      EXPECT_FALSE(made);
+    }
     if (!made) continue;
     ++found;
     for (int64_t n = 0; n < count; ++n) ASSERT_EQ(place(to, *made, n), place(shape, strides, n));
   }
   EXPECT_GT(found, 200);
   EXPECT_LT(found, 1900);
+  EXPECT_GT(found_folded, 20);
 }
 
 TEST(Views, OutputsAndOperandsOfPredefinedOperatorsAreMade) {

@@ -474,10 +474,7 @@ Result<Superoptimized> superoptimize(const GraphPtr& program, const Superoptimiz
   // Generate code and compile it; a missing compiler, or no time, leaves the source.
   working("generating code");
   Candidate& first = result.candidates.front();
-  // Kernels share launches only where tuning has timed them beside launches of their own.
-  Passes passes = options.passes;
-  passes.grouping = false;
-  STRATA_TRY(result.code, generate_cuda(best, target, first.schedules, passes));
+  STRATA_TRY(result.code, generate_cuda(best, target, first.schedules, options.passes));
   first.cost = generated_cost(first.cost, best, target, result.code);
   done("codegen", best);
   if (!options.compile) return result;

@@ -8,6 +8,7 @@
 #include "superopt/codegen/block_memory.h"
 #include "superopt/in_parallel.h"
 #include "superopt/optimize/epilogue.h"
+#include "superopt/optimize/norms.h"
 #include "superopt/optimize/retile.h"
 #include "superopt/optimize/thread_graphs.h"
 
@@ -65,12 +66,17 @@ std::vector<GraphPtr> retiled(const GraphPtr& graph, const Passes& passes) {
   return variants;
 }
 
-/// Of the graph, and with kernels at the ends of blocks.
+/// Of the graph, with kernels at the ends of blocks, and with norms in them too.
 std::vector<GraphPtr> retiled_and_joined(const GraphPtr& graph, const Passes& passes) {
   std::vector<GraphPtr> variants = retiled(graph, passes);
-  const auto joined = passes.epilogues ? join_epilogues(graph) : graph;
-  if (!joined || *joined == graph) return variants;
-  for (GraphPtr& variant : retiled(*joined, passes)) variants.push_back(std::move(variant));
+  if (!passes.epilogues) return variants;
+  GraphPtr last = graph;
+  for (const auto& join : {join_epilogues, join_norms}) {
+    const auto joined = join(last);
+    if (!joined || *joined == last) continue;
+    last = *joined;
+    for (GraphPtr& variant : retiled(last, passes)) variants.push_back(std::move(variant));
+  }
   return variants;
 }
 

@@ -9,6 +9,7 @@
 #include "ir/graph.h"
 #include "machine/target.h"
 #include "runtime/launch_manifest.h"
+#include "superopt/codegen/operand_place.h"
 
 namespace strata {
 

@@ -10,8 +10,7 @@ namespace {
 
 class BlockFunction {
  public:
-  BlockFunction(const Graph& body, const std::string& name, const std::vector<std::vector<int64_t>>& strides,
-                const BlockMemory& memory)
+  BlockFunction(const Graph& body, const std::string& name, const OperandPlaces& strides, const BlockMemory& memory)
       : body_(body), name_(name), operand_strides_(strides), memory_(memory), stages_(loop_stages(body)) {}
 
   std::string run() {
@@ -42,6 +41,12 @@ class BlockFunction {
     for (TensorId id : body_.outputs()) {
       names_[id] = scope_.add(body_.tensor(id).name);
       text_ += fmt::format("{}* {}, ", storage_type(body_.type(id).dtype), names_[id]);
+    }
+    for (size_t n = 0; n < body_.inputs().size(); ++n) {
+      const TensorId id = body_.inputs()[n];
+      if (!operand_strides_[n].front) continue;
+      fronts_[id] = scope_.add(body_.tensor(id).name + "_front");
+      text_ += fmt::format("const {}* {}, ", storage_type(body_.type(id).dtype), fronts_[id]);
     }
     text_ += fmt::format("\n    {},\n    unsigned char* shared) {{\n", kBlockCoordinates);
   }
@@ -128,13 +133,23 @@ class BlockFunction {
 
   void load(const Operation& op, const std::string& from, const std::string& to) {
     const auto formal = std::find(body_.inputs().begin(), body_.inputs().end(), op.operands[0]);
-    const std::vector<int64_t>& strides = operand_strides_[static_cast<size_t>(formal - body_.inputs().begin())];
+    const OperandPlace& place = operand_strides_[static_cast<size_t>(formal - body_.inputs().begin())];
     const Shape& tile = body_.type(op.results[0]).shape;
     const AccessRegion region = tile_region(body_, op);
     const bool once = !region.iterates() && body_.launch().loop > 1;
-    text_ += fmt::format("{}{}strata_device::load_tile<Team, {}, {}>({}, {}, {});\n", indent_,
-                         once ? "if (iteration == 0) " : "", dims(tile), dims(strides), to, from,
-                         tile_base(region, strides));
+    const auto from_place = [&](const std::vector<int64_t>& strides, const std::string& memory, bool in_front) {
+      return fmt::format("strata_device::load_tile<Team, {}, {}>({}, {}, {});\n", dims(tile), dims(strides), to, memory,
+                         tile_base(region, place, in_front));
+    };
+    const std::string begin = indent_ + (once ? "if (iteration == 0) " : "");
+    if (place.front) {
+      // One statement, which a condition before it may be about.
+      text_ += fmt::format("{0}if ({2}) {3}{1}else {4}", begin, indent_, before_seam(region, *place.front),
+                           from_place(place.front->strides, fronts_.at(op.operands[0]), true),
+                           from_place(place.strides, from, false));
+    } else {
+      text_ += begin + from_place(place.strides, from, false);
+    }
   }
 
   /// A tile of an iota.
@@ -228,11 +243,12 @@ class BlockFunction {
 
   const Graph& body_;
   std::string name_;
-  const std::vector<std::vector<int64_t>>& operand_strides_;
+  const OperandPlaces& operand_strides_;
   const BlockMemory& memory_;
   std::vector<LoopStage> stages_;
   NameScope scope_;
   std::map<TensorId, std::string> names_;
+  std::map<TensorId, std::string> fronts_;               ///< of inputs (operand_place.h)
   std::map<TensorId, std::vector<std::string>> states_;  ///< of accumulators, by result
   std::string text_;
   std::string indent_ = "  ";
@@ -240,8 +256,8 @@ class BlockFunction {
 
 }  // namespace
 
-std::string emit_block_function(const Operation& op, const std::string& name,
-                                const std::vector<std::vector<int64_t>>& strides, const BlockMemory& memory) {
+std::string emit_block_function(const Operation& op, const std::string& name, const OperandPlaces& strides,
+                                const BlockMemory& memory) {
   return BlockFunction(*op.body, name, strides, memory).run();
 }
 

@@ -2,6 +2,7 @@
 // kernel. Who writes them stands above code generation (compiler/fusion_kernels.h), and is handed down.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,7 +22,8 @@ struct EmittedKernel {
   int64_t blocks = 1;
   int64_t threads = 1;
   int64_t shared_bytes = 0;
-  double seconds = 0;  ///< estimated
+  double seconds = 0;       ///< estimated
+  double device_bytes = 0;  ///< that memory moves for it
 };
 
 /// Kernels, in order, that together do the work of some operators of a kernel graph. No path leaves those and comes
@@ -42,9 +44,11 @@ class KernelEmitter {
   virtual ~KernelEmitter() = default;
 
   /// Groups of those operations that are `free`. Others keep their own kernels, as those do for which there is no
-  /// kernel. `views` are read where they lie (ir/views.h): they are no work.
+  /// kernel. `views` are read where they lie (ir/views.h): they are no work. `starts` are, by result, the indices from
+  /// which on concatenations are stored, row-major: along their dimension, at most the size of their first operand.
   virtual std::vector<EmittedGroup> emit(const Graph& graph, const std::vector<bool>& free,
-                                         const std::vector<bool>& views, const Target& target) const = 0;
+                                         const std::vector<bool>& views, const std::map<TensorId, int64_t>& starts,
+                                         const Target& target) const = 0;
 };
 
 }  // namespace strata

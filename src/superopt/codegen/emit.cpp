@@ -223,8 +223,31 @@ std::string tile_start(const AccessRegion& region, size_t d) {
   return index_text(region, first_element(region.map)[d]);
 }
 
-std::string tile_base(const AccessRegion& region, const std::vector<int64_t>& strides) {
-  return index_text(region, indexing::linearize(first_element(region.map), strides));
+std::string tile_piece(const AccessRegion& region, const Fold& fold) {
+  return index_text(region, floor_div(first_element(region.map)[fold.dim], fold.size));
+}
+
+std::string tile_in_piece(const AccessRegion& region, const Fold& fold) {
+  return index_text(region, mod(first_element(region.map)[fold.dim], fold.size));
+}
+
+std::string tile_base(const AccessRegion& region, const OperandPlace& place, bool in_front) {
+  std::vector<indexing::Expr> first = first_element(region.map);
+  if (in_front) return index_text(region, indexing::linearize(first, place.front->strides));
+  if (place.front) {
+    const int64_t before = place.front->size * place.strides[place.front->dim];
+    return fmt::format("({}) - {}", index_text(region, indexing::linearize(first, place.strides)), before);
+  }
+  indexing::Expr pieces;
+  for (const Fold& fold : place.folds) {
+    pieces = pieces + floor_div(first[fold.dim], fold.size) * fold.stride;
+    first[fold.dim] = mod(first[fold.dim], fold.size);
+  }
+  return index_text(region, pieces + indexing::linearize(first, place.strides));
+}
+
+std::string before_seam(const AccessRegion& region, const Front& front) {
+  return fmt::format("{} < {}", tile_start(region, front.dim), front.size);
 }
 
 bool is_counted(const Graph& body, const Operation& op) {

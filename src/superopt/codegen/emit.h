@@ -9,6 +9,7 @@
 #include "block/regions.h"
 #include "ir/graph.h"
 #include "superopt/codegen/block_memory.h"
+#include "superopt/codegen/operand_place.h"
 
 namespace strata {
 
@@ -66,8 +67,14 @@ std::string statement_text(const Graph& graph, const Operation& op);
 /// The first index of a block's tile along dimension d of the tensor, as an expression of block_x, block_y, block_z and
 /// `iteration`.
 std::string tile_start(const AccessRegion& region, size_t d);
-/// Where the tile begins in a tensor of those strides, in elements.
-std::string tile_base(const AccessRegion& region, const std::vector<int64_t>& strides);
+/// Of that index, the piece of a fold in which it lies, and what it is there.
+std::string tile_piece(const AccessRegion& region, const Fold& fold);
+std::string tile_in_piece(const AccessRegion& region, const Fold& fold);
+/// Where the tile begins in a tensor that lies so, in elements. Of one with a front: in what is left of it, where
+/// `in_front` is false (before_seam).
+std::string tile_base(const AccessRegion& region, const OperandPlace& place, bool in_front = false);
+/// Whether a tile of a tensor with a front lies in that, as an expression.
+std::string before_seam(const AccessRegion& region, const Front& front);
 
 /// Whether an operator of a block graph reads tiles of an iota, which are computed.
 bool is_counted(const Graph& body, const Operation& op);
@@ -89,8 +96,8 @@ constexpr const char* kTeamFunction = "template <class Team, class Math>\nstatic
 std::string team_text(int64_t threads, int barrier);
 /// A block function (block_code.h).
 /// `strides` are those of the operands in device memory, `memory` is where the block's tensors lie.
-std::string emit_block_function(const Operation& op, const std::string& name,
-                                const std::vector<std::vector<int64_t>>& strides, const BlockMemory& memory);
+std::string emit_block_function(const Operation& op, const std::string& name, const OperandPlaces& strides,
+                                const BlockMemory& memory);
 
 /// The device library's text.
 std::string_view device_library();

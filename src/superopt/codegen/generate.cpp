@@ -9,6 +9,7 @@
 #include "ir/validate.h"
 #include "ir/views.h"
 #include "superopt/codegen/emit.h"
+#include "superopt/codegen/fronts.h"
 #include "superopt/codegen/grouping.h"
 #include "superopt/codegen/kernel_text.h"
 #include "superopt/codegen/libraries.h"
@@ -53,7 +54,8 @@ class Generator {
     plan_emitted();
     for (size_t i = 0; i < graph_.tensors().size(); ++i) {
       const auto id = static_cast<TensorId>(i);
-      const DeviceBuffer buffer{graph_.tensor(id).name, graph_.type(id)};
+      DeviceBuffer buffer{graph_.tensor(id).name, graph_.type(id)};
+      if (const auto front = fronts_.find(id); front != fronts_.end()) buffer.type.shape = front->second.rest;
       const auto& outputs = graph_.outputs();
       if (graph_.type(id).iota) continue;
       if (graph_.tensor(id).producer < 0) {
@@ -108,6 +110,14 @@ class Generator {
  private:
   MemoryView view_of(TensorId id) const { return memory_view(graph_, id, libraries_.strided); }
 
+  /// The operands of an operator that lie in two memories.
+  std::vector<TensorId> fronts_of(const Operation& op) const {
+    std::vector<TensorId> found;
+    std::copy_if(op.operands.begin(), op.operands.end(), std::back_inserter(found),
+                 [&](TensorId id) { return fronts_.count(id) > 0; });
+    return found;
+  }
+
   /// Whether a tensor never reaches memory: a call of the library goes on with it.
   bool inside_call(TensorId id) const {
     const auto producer = static_cast<size_t>(graph_.tensor(id).producer);
@@ -141,7 +151,9 @@ class Generator {
       const bool in_memory = arguments_of(graph_, op.operands).size() == op.operands.size();
       free[i] = !op.body && !libraries_.covered[i] && !views_[i] && in_memory;
     }
-    program_.emitted = passes_.emitter->emit(graph_, free, views_, target_);
+    Emission emission = plan_emission(graph_, free, views_, libraries_.strided, *passes_.emitter, target_);
+    program_.emitted = std::move(emission.groups);
+    fronts_ = std::move(emission.fronts);
     for (size_t g = 0; g < program_.emitted.size(); ++g) {
       for (const size_t i : program_.emitted[g].operations) group_[i] = static_cast<int>(g);
       for (const EmittedGroup::Buffer& buffer : program_.emitted[g].buffers)
@@ -199,9 +211,8 @@ class Generator {
         const std::string& parameter = emitted.parameters[n];
         made.parameters.push_back(parameter.substr(parameter.rfind(' ') + 1));
         made.types.push_back(parameter.substr(0, parameter.rfind(' ')));
-        const auto tensor = graph_.find_tensor(emitted.arguments[n]);
-        if (tensor) made.device_bytes += static_cast<double>(graph_.type(*tensor).bytes());
       }
+      made.device_bytes = emitted.device_bytes;
       text += emitted.text;
     }
     return text;
@@ -248,6 +259,10 @@ class Generator {
     };
     for (TensorId id : arguments_of(graph_, op.operands)) add(id, "const ");
     for (TensorId id : op.results) add(id, "");
+    for (TensorId id : fronts_of(op)) {
+      result.names.push_back(scope.add(graph_.tensor(id).name + "_front"));
+      result.types.push_back(fmt::format("const {}*", storage_type(graph_.type(id).dtype)));
+    }
     return result;
   }
 
@@ -262,13 +277,14 @@ class Generator {
     for (TensorId id : arguments_of(graph_, op.operands))
       made.arguments.push_back(graph_.tensor(view_of(id).memory).name);
     for (TensorId id : op.results) made.arguments.push_back(graph_.tensor(id).name);
+    for (TensorId id : fronts_of(op)) made.arguments.push_back(graph_.tensor(fronts_.at(id).memory).name);
     return made;
   }
 
   /// The first emitter that takes the block. Where no schedule is given and it has one, that is the emitter's choice.
   Result<BlockCode> block_code(const Operation& op, const std::string& name, std::optional<BlockSchedule>& schedule) {
-    std::vector<std::vector<int64_t>> strides;
-    for (TensorId id : op.operands) strides.push_back(view_of(id).strides);
+    OperandPlaces strides;
+    for (TensorId id : op.operands) strides.push_back(place_of(view_of(id), fronts_, id));
     if (!schedule && passes_.registers && passes_.schedules) {
       for (const BlockSchedule& offered : block_schedules(op, strides, target_)) {
         if (offered.bulk && !passes_.bulk) continue;
@@ -302,8 +318,7 @@ class Generator {
   }
 
   /// Why the emitters that work in registers do not take a block, in one line.
-  std::string refusals(const Operation& op, const std::string& name,
-                       const std::vector<std::vector<int64_t>>& strides) const {
+  std::string refusals(const Operation& op, const std::string& name, const OperandPlaces& strides) const {
     const auto reason = [](const Result<BlockCode>& code) {
       return code ? std::string("too many registers") : code.error().message;
     };
@@ -455,6 +470,7 @@ class Generator {
     };
     for (TensorId id : arguments_of(graph_, first.operands)) add(id, result.first);
     for (TensorId id : first.results) add(id, result.first);
+    for (TensorId id : fronts_of(first)) add(fronts_.at(id).memory, result.first);
     for (TensorId id : arguments_of(graph_, second.operands)) add(id, result.second);
     for (TensorId id : second.results) add(id, result.second);
     result.all.names.push_back(scope.add("arrivals"));
@@ -558,8 +574,9 @@ class Generator {
   const std::vector<bool> views_;  ///< by operation
   const std::vector<bool> half_;   ///< by tensor: whether all inputs that it depends on have 16 bits
   std::vector<bool> done_;         ///< by operation
-  std::vector<int> group_;         ///< by operation: of program_.emitted, or −1
-  std::set<std::string> wide_;     ///< instructions that are defined
+  UncopiedFronts fronts_;
+  std::vector<int> group_;      ///< by operation: of program_.emitted, or −1
+  std::set<std::string> wide_;  ///< instructions that are defined
   bool uses_registers_ = false;
   bool uses_bulk_ = false;
   bool uses_handover_ = false;
@@ -568,25 +585,6 @@ class Generator {
 };
 
 }  // namespace
-
-Result<BlockCode> emit_in_registers(const Operation& op, const std::string& name,
-                                    const std::vector<std::vector<int64_t>>& strides, const BlockSchedule& schedule,
-                                    const Target& target) {
-  auto tiles = emit_tiles(op, name, strides, schedule, target);
-  return tiles ? tiles : emit_rows(op, name, strides, schedule, target);
-}
-
-std::vector<BlockSchedule> block_schedules(const Operation& op, const std::vector<std::vector<int64_t>>& strides,
-                                           const Target& target) {
-  auto schedules = tile_schedules(op, strides, target);
-  return schedules.empty() ? row_schedules(op, strides, target) : schedules;
-}
-
-std::vector<std::vector<int64_t>> operand_strides(const Graph& graph, const Operation& op) {
-  std::vector<std::vector<int64_t>> strides;
-  for (TensorId id : op.operands) strides.push_back(memory_view(graph, id).strides);
-  return strides;
-}
 
 Result<GeneratedProgram> generate_cuda(const Graph& graph, const Target& target, const Schedules& schedules,
                                        const Passes& passes) {

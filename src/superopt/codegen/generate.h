@@ -81,21 +81,19 @@ CostEstimate generated_cost(CostEstimate cost, const Graph& graph, const Target&
 std::string needed_libraries(const GeneratedProgram& program);
 
 /// How the operands of an operator lie in device memory: strides in elements.
-std::vector<std::vector<int64_t>> operand_strides(const Graph& graph, const Operation& op);
+OperandPlaces operand_strides(const Graph& graph, const Operation& op);
 
 /// Schedules of a block graph that are worth trying, the best guess first. Empty where only the emitter that takes
 /// every legal graph takes it: that has none.
-std::vector<BlockSchedule> block_schedules(const Operation& op, const std::vector<std::vector<int64_t>>& strides,
-                                           const Target& target);
+std::vector<BlockSchedule> block_schedules(const Operation& op, const OperandPlaces& strides, const Target& target);
 
 /// One for each operator of a kernel graph; nothing where the emitter's own choice is wanted, which is generated code.
 using Schedules = std::vector<std::optional<BlockSchedule>>;
 
 /// The block function of the emitter that works in registers and takes the block: tiles, else rows. Error (Unsupported)
 /// with the reason of the second where neither does.
-Result<BlockCode> emit_in_registers(const Operation& op, const std::string& name,
-                                    const std::vector<std::vector<int64_t>>& strides, const BlockSchedule& schedule,
-                                    const Target& target);
+Result<BlockCode> emit_in_registers(const Operation& op, const std::string& name, const OperandPlaces& strides,
+                                    const BlockSchedule& schedule, const Target& target);
 
 /// A block function with a schedule, or with the emitters' own choice, and its estimated time.
 struct ScheduledBlock {

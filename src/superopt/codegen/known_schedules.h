@@ -21,11 +21,11 @@ class KnownSchedules {
  private:
   struct Entry {
     GraphPtr body;
-    std::vector<std::vector<int64_t>> strides;
+    OperandPlaces strides;
     std::once_flag made;
     std::vector<BlockSchedule> schedules;
   };
-  Entry& entry(const Operation& op, std::vector<std::vector<int64_t>> strides);
+  Entry& entry(const Operation& op, OperandPlaces strides);
 
   const Target& target_;
   std::mutex mutex_;

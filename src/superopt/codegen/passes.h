@@ -13,7 +13,7 @@ namespace strata {
 struct Passes {
   bool thread_graphs = true;  ///< elementwise chains as one loop in registers
   bool finer_loops = true;    ///< tiles of other extents along the loop
-  bool epilogues = true;      ///< elementwise kernels behind a sum, by the blocks that make it
+  bool epilogues = true;      ///< elementwise kernels behind a sum, and norms before one, by its blocks
   bool registers = true;      ///< values in registers; off: every operator passes through shared memory, with barriers
   bool layouts = true;        ///< the best layout of register tiles; off: the first that is legal
   bool schedules = true;      ///< warps, groups, stages, clusters; off: one warp and two stages

@@ -6,7 +6,7 @@
 
 namespace strata {
 
-RegisterBlock::RegisterBlock(const Operation& op, std::string name, const std::vector<std::vector<int64_t>>& strides,
+RegisterBlock::RegisterBlock(const Operation& op, std::string name, const OperandPlaces& strides,
                              const BlockSchedule& schedule, const Target& target)
     : body_(*op.body),
       name_(std::move(name)),
@@ -30,6 +30,10 @@ size_t RegisterBlock::input_number(TensorId id) const {
 void RegisterBlock::name_tensors() {
   for (TensorId id : body_.inputs()) names_[id] = scope_.add(body_.tensor(id).name);
   for (TensorId id : body_.outputs()) names_[id] = scope_.add(body_.tensor(id).name);
+  for (size_t n = 0; n < body_.inputs().size(); ++n) {
+    const TensorId id = body_.inputs()[n];
+    if (strides_[n].front) fronts_[id] = scope_.add(body_.tensor(id).name + "_front");
+  }
   for (const Operation& op : body_.operations()) {
     if (op.kind == OpKind::OutSaver) continue;
     for (TensorId id : op.results) names_[id] = scope_.add(body_.tensor(id).name);
@@ -46,13 +50,16 @@ void RegisterBlock::name_tensors() {
 std::string RegisterBlock::parameters(bool typed) const {
   std::string text;
   size_t number = 0;
-  const auto add = [&](TensorId id, const char* qualifier) {
+  const auto add = [&](TensorId id, const char* qualifier, const std::string& name) {
     const std::string type =
         typed ? fmt::format("{}{}*", qualifier, storage_type(body_.type(id).dtype)) : fmt::format("T{}", number++);
-    text += fmt::format("[[maybe_unused]] {} {}, ", type, names_.at(id));
+    text += fmt::format("[[maybe_unused]] {} {}, ", type, name);
   };
-  for (TensorId id : arguments_of(body_, body_.inputs())) add(id, "const ");
-  for (TensorId id : body_.outputs()) add(id, "");
+  for (TensorId id : arguments_of(body_, body_.inputs())) add(id, "const ", names_.at(id));
+  for (TensorId id : body_.outputs()) add(id, "", names_.at(id));
+  for (TensorId id : body_.inputs()) {
+    if (fronts_.count(id) > 0) add(id, "const ", fronts_.at(id));
+  }
   return text;
 }
 

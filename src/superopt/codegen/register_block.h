@@ -13,8 +13,8 @@ namespace strata {
 
 class RegisterBlock {
  public:
-  RegisterBlock(const Operation& op, std::string name, const std::vector<std::vector<int64_t>>& strides,
-                const BlockSchedule& schedule, const Target& target);
+  RegisterBlock(const Operation& op, std::string name, const OperandPlaces& strides, const BlockSchedule& schedule,
+                const Target& target);
   virtual ~RegisterBlock() = default;
   RegisterBlock(const RegisterBlock&) = delete;
   RegisterBlock& operator=(const RegisterBlock&) = delete;
@@ -78,13 +78,14 @@ class RegisterBlock {
 
   const Graph& body_;
   std::string name_;
-  const std::vector<std::vector<int64_t>>& strides_;
+  const OperandPlaces& strides_;
   BlockSchedule schedule_;
   const Target& target_;
   std::vector<LoopStage> stages_;
   int64_t loop_;
   NameScope scope_;
   std::map<TensorId, std::string> names_;
+  std::map<TensorId, std::string> fronts_;                   ///< names of inputs' fronts (operand_place.h)
   std::map<std::pair<TensorId, bool>, std::string> values_;  ///< loaded tiles in registers, by layout
   std::map<TensorId, std::string> references_;               ///< rescaling states, by reference
   std::set<TensorId> running_;           ///< references for which the loop's largest, or one near it, stands

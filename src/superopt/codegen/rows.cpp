@@ -39,6 +39,8 @@ class RowBlock : public RegisterBlock {
 
   Result<BlockCode> run() {
     STRATA_CHECK(check());
+    if (std::any_of(strides_.begin(), strides_.end(), [](const OperandPlace& place) { return place.front; }))
+      return unsupported("rows of a tensor that lies in two memories");
     choose_crews();
     name_tensors();
     text_ += team_head();
@@ -185,9 +187,9 @@ class RowBlock : public RegisterBlock {
   std::string across_call(bool, const std::string&) const override { return {}; }
 
   /// Shape and strides of the dimensions before the last, and what load_rows and save_rows are told of the last.
-  std::string placement(const Shape& tile, const std::vector<int64_t>& strides, const Shape& whole,
-                        int64_t element) const {
-    if (tile.empty()) return placement({1}, {1}, {1}, element);  // a scalar is one column
+  std::string placement(const Shape& tile, const OperandPlace& place, const Shape& whole, int64_t element) const {
+    if (tile.empty()) return placement({1}, OperandPlace({1}), {1}, element);  // a scalar is one column
+    const std::vector<int64_t>& strides = place.strides;
     const size_t rank = tile.size();
     std::vector<int64_t> rows(tile.begin(), tile.end() - 1);
     std::vector<int64_t> row_strides(strides.begin(), strides.begin() + static_cast<int64_t>(rank) - 1);
@@ -197,6 +199,9 @@ class RowBlock : public RegisterBlock {
         if (tile[rank - 1] % count != 0 || count * element > kVectorBytes) return false;
         for (size_t d = 0; d + 1 < rank; ++d) {
           if (whole[d] > 1 && strides[d] % count != 0) return false;
+        }
+        for (const Fold& fold : place.folds) {
+          if (fold.stride % count != 0) return false;
         }
         return true;
       };
@@ -212,7 +217,7 @@ class RowBlock : public RegisterBlock {
     if (!name.empty()) return name;
     name = names_[id];
     const Operation& op = producer(id);
-    const std::vector<int64_t>& strides = strides_[input_number(op.operands[0])];
+    const OperandPlace& place = strides_[input_number(op.operands[0])];
     const Shape& tile = body_.type(id).shape;
     line("// " + statement_text(body_, op));
     if (is_counted(body_, op)) {
@@ -229,8 +234,8 @@ class RowBlock : public RegisterBlock {
       return name;
     }
     line(fmt::format("const auto {} = strata_device::load_rows<{}, {}>({} + {});", name, tile_type(id, false, false),
-                     placement(tile, strides, body_.type(op.operands[0]).shape, size_of(body_.type(id).dtype)),
-                     names_[op.operands[0]], tile_base(tile_region(body_, op), strides)));
+                     placement(tile, place, body_.type(op.operands[0]).shape, size_of(body_.type(id).dtype)),
+                     names_[op.operands[0]], tile_base(tile_region(body_, op), place)));
     return name;
   }
 
@@ -317,14 +322,12 @@ class RowBlock : public RegisterBlock {
 
 }  // namespace
 
-Result<BlockCode> emit_rows(const Operation& op, const std::string& name,
-                            const std::vector<std::vector<int64_t>>& strides, const BlockSchedule& schedule,
-                            const Target& target) {
+Result<BlockCode> emit_rows(const Operation& op, const std::string& name, const OperandPlaces& strides,
+                            const BlockSchedule& schedule, const Target& target) {
   return RowBlock(op, name, strides, schedule, target).run();
 }
 
-std::vector<BlockSchedule> row_schedules(const Operation& op, const std::vector<std::vector<int64_t>>& strides,
-                                         const Target& target) {
+std::vector<BlockSchedule> row_schedules(const Operation& op, const OperandPlaces& strides, const Target& target) {
   constexpr int64_t kMostWarps = 32;
   constexpr int64_t kMostRegisters = 160;
   std::vector<std::pair<double, BlockSchedule>> rated;

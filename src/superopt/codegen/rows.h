@@ -10,12 +10,10 @@ namespace strata {
 /// memory. Pointers must be aligned to 16 bytes. Error (Unsupported) with the reason for operators that move elements,
 /// products, reductions over other dimensions than the last, tiles that broadcast along some leading dimensions only,
 /// and f64.
-Result<BlockCode> emit_rows(const Operation& op, const std::string& name,
-                            const std::vector<std::vector<int64_t>>& strides, const BlockSchedule& schedule,
-                            const Target& target);
+Result<BlockCode> emit_rows(const Operation& op, const std::string& name, const OperandPlaces& strides,
+                            const BlockSchedule& schedule, const Target& target);
 
 /// Schedules worth trying, the best guess first; empty where emit_rows takes none.
-std::vector<BlockSchedule> row_schedules(const Operation& op, const std::vector<std::vector<int64_t>>& strides,
-                                         const Target& target);
+std::vector<BlockSchedule> row_schedules(const Operation& op, const OperandPlaces& strides, const Target& target);
 
 }  // namespace strata

@@ -74,7 +74,7 @@ int64_t spreading_bytes(int64_t blocks, const BlockSchedule& schedule, const Tar
   return target.multiprocessor_shared_memory / (each + 1) - target.reserved_shared_memory + 1;
 }
 
-double device_bytes(const Operation& op, const std::vector<std::vector<int64_t>>& strides) {
+double device_bytes(const Operation& op, const OperandPlaces& strides) {
   const Graph& body = *op.body;
   double bytes = 0;
   for (size_t n = 0; n < body.inputs().size(); ++n) {
@@ -104,7 +104,7 @@ double handover_seconds(const BlockCode& code, int64_t rounds, bool clusters, co
   return rates.handover + (clusters ? rates.handover_of_clusters : 0) + static_cast<double>(rounds) * round;
 }
 
-double schedule_seconds(const Operation& op, const std::vector<std::vector<int64_t>>& strides, const BlockCode& code,
+double schedule_seconds(const Operation& op, const OperandPlaces& strides, const BlockCode& code,
                         const BlockSchedule& schedule, const Target& target) {
   const Rates& rates = target.rates;
   const int64_t blocks = blocks_of(op, schedule);

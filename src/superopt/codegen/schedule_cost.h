@@ -8,7 +8,7 @@ namespace strata {
 
 /// Seconds of a launch of the code that an emitter made of a graph-defined operator; strides are those of its operands
 /// in device memory.
-double schedule_seconds(const Operation& op, const std::vector<std::vector<int64_t>>& strides, const BlockCode& code,
+double schedule_seconds(const Operation& op, const OperandPlaces& strides, const BlockCode& code,
                         const BlockSchedule& schedule, const Target& target);
 
 /// Seconds that a kernel takes after another one in the same launch, where each block computes `rounds` of its blocks.
@@ -23,6 +23,6 @@ int64_t blocks_of(const Operation& op, const BlockSchedule& schedule);
 int64_t spreading_bytes(int64_t blocks, const BlockSchedule& schedule, const Target& target);
 
 /// Bytes that memory moves for the operator's operands and results, each once: it moves whole lines.
-double device_bytes(const Operation& op, const std::vector<std::vector<int64_t>>& strides);
+double device_bytes(const Operation& op, const OperandPlaces& strides);
 
 }  // namespace strata

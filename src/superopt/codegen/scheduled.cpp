@@ -2,15 +2,35 @@
 #include <algorithm>
 
 #include "ir/views.h"
+#include "superopt/codegen/fronts.h"
 #include "superopt/codegen/generate.h"
 #include "superopt/codegen/known_schedules.h"
 #include "superopt/codegen/libraries.h"
 #include "superopt/codegen/merging.h"
+#include "superopt/codegen/rows.h"
 #include "superopt/codegen/schedule_cost.h"
+#include "superopt/codegen/tiles/tiles.h"
 
 namespace strata {
 
-KnownSchedules::Entry& KnownSchedules::entry(const Operation& op, std::vector<std::vector<int64_t>> strides) {
+Result<BlockCode> emit_in_registers(const Operation& op, const std::string& name, const OperandPlaces& strides,
+                                    const BlockSchedule& schedule, const Target& target) {
+  auto tiles = emit_tiles(op, name, strides, schedule, target);
+  return tiles ? tiles : emit_rows(op, name, strides, schedule, target);
+}
+
+std::vector<BlockSchedule> block_schedules(const Operation& op, const OperandPlaces& strides, const Target& target) {
+  auto schedules = tile_schedules(op, strides, target);
+  return schedules.empty() ? row_schedules(op, strides, target) : schedules;
+}
+
+OperandPlaces operand_strides(const Graph& graph, const Operation& op) {
+  OperandPlaces strides;
+  for (TensorId id : op.operands) strides.push_back(place_of(memory_view(graph, id), {}, id));
+  return strides;
+}
+
+KnownSchedules::Entry& KnownSchedules::entry(const Operation& op, OperandPlaces strides) {
   const uint64_t hash = op.body->structural_hash();
   const std::scoped_lock lock(mutex_);
   const auto [first, last] = entries_.equal_range(hash);
@@ -141,10 +161,7 @@ CostEstimate generated_cost(CostEstimate cost, const Graph& graph, const Target&
     for (const EmittedKernel& kernel : group.kernels) {
       ++cost.kernels;
       cost.seconds += kernel.seconds;
-      for (const std::string& name : kernel.arguments) {
-        const auto tensor = graph.find_tensor(name);
-        if (tensor) cost.device_bytes += graph.type(*tensor).bytes();
-      }
+      cost.device_bytes += static_cast<int64_t>(kernel.device_bytes);
     }
   }
   cost.kernels -= program.saved.kernels;

@@ -19,8 +19,10 @@ constexpr int64_t kLoadingRegisters = 24;  ///< of a thread that only asks for t
 /// The boxes that make a tile: panels of one line, each cut into slices of rows.
 struct Boxes {
   GpuTensorMap map;
-  std::vector<size_t> dimensions;  ///< of the tensor, by those of the map
+  std::vector<size_t> dimensions;  ///< of the tensor, by those of the map: of a folded one, of its pieces first
   std::string name;                ///< of the map in the text
+  std::optional<GpuTensorMap> front;
+  std::string front_name;
   int64_t panels = 1;
   int64_t slices = 1;
   size_t sliced = 0;  ///< dimension of the map
@@ -42,6 +44,7 @@ class BulkLoads : public RingLoads {
       for (Tile tile : tiles(once)) {
         STRATA_TRY(Boxes boxes, boxes_of(tile));
         boxes.name = scope.add(block_.body.tensor(tile->results[0]).name + "_map");
+        if (boxes.front) boxes.front_name = scope.add(block_.body.tensor(tile->results[0]).name + "_front_map");
         (once ? once_transfer_ : stage_transfer_) += boxes.count() * boxes.box_bytes;
         if (boxes.shared && !once) shared_bytes_ += boxes.count() * boxes.box_bytes;
         boxes_.emplace(tile->results[0], std::move(boxes));
@@ -54,7 +57,9 @@ class BulkLoads : public RingLoads {
   std::string load_parameters() const override {
     std::string text;
     for (const Operation& op : block_.body.operations()) {
-      if (is_loaded(op)) text += fmt::format("const strata_device::TensorMap* {}, ", boxes(&op).name);
+      if (!is_loaded(op)) continue;
+      text += fmt::format("const strata_device::TensorMap* {}, ", boxes(&op).name);
+      if (boxes(&op).front) text += fmt::format("const strata_device::TensorMap* {}, ", boxes(&op).front_name);
     }
     return text;
   }
@@ -101,7 +106,9 @@ class BulkLoads : public RingLoads {
     code.shared_along = neighbours_;
     code.work.shared_bytes = shared_bytes_;
     for (const Operation& op : block_.body.operations()) {
-      if (is_loaded(op)) code.maps.push_back(boxes(&op).map);
+      if (!is_loaded(op)) continue;
+      code.maps.push_back(boxes(&op).map);
+      if (boxes(&op).front) code.maps.push_back(*boxes(&op).front);
     }
   }
 
@@ -158,10 +165,11 @@ class BulkLoads : public RingLoads {
     const std::string& name = block_.body.tensor(id).name;
     const Shape& shape = block_.body.type(id).shape;
     const Shape& whole = block_.body.type(tile->operands[0]).shape;
-    const std::vector<int64_t>& strides = strides_of(tile);
+    const OperandPlace& place = strides_of(tile);
+    const std::vector<int64_t>& strides = place.strides;
     const int64_t element = size_of(block_.body.type(id).dtype);
     const size_t rank = shape.size();
-    if (rank == 0 || copy_bytes(block_.body, *tile, plan_of(tile), strides) != kChunk) {
+    if (rank == 0 || copy_bytes(block_.body, *tile, plan_of(tile), place) != kChunk) {
       return unsupported("{} does not lie in pieces of {} bytes", name, kChunk);
     }
     const bool down = plan_of(tile).pairs_down;
@@ -194,11 +202,20 @@ class BulkLoads : public RingLoads {
       if (first ? strides[d] != 1 : strides[d] < 1 || strides[d] * element % kChunk != 0) {
         return unsupported("a stride of {} is not one that TMA takes", name);
       }
+      const Fold* const fold = fold_of(place, d);
+      const int64_t left = place.front && place.front->dim == d ? whole[d] - place.front->size : whole[d];
       boxes.dimensions.push_back(d);
-      boxes.map.sizes.push_back(whole[d]);
+      boxes.map.sizes.push_back(fold != nullptr ? fold->size : left);
       boxes.map.strides.push_back(strides[d] * element);
       boxes.map.box.push_back(first ? row / boxes.panels / element : shape[d]);
       if (!first) rows *= shape[d];
+      if (fold == nullptr) continue;
+      if (fold->stride < 1 || fold->stride * element % kChunk != 0)
+        return unsupported("a stride of {} is not one that TMA takes", name);
+      boxes.dimensions.push_back(d);
+      boxes.map.sizes.push_back(whole[d] / fold->size);
+      boxes.map.strides.push_back(fold->stride * element);
+      boxes.map.box.push_back(1);
     }
     if (boxes.dimensions.size() > kMostDimensions) return unsupported("{} has too many dimensions for TMA", name);
     const bool wanted = schedule().sharers > 1 && same_for_neighbours(tile);
@@ -219,10 +236,39 @@ class BulkLoads : public RingLoads {
     while (std::any_of(box.begin(), box.end(), [](int64_t size) { return size > kMostBox; })) {
       if (!cut(2)) return unsupported("{} has boxes of more than {} elements", name, kMostBox);
     }
+    if (place.front) {
+      STRATA_TRY(boxes.front, front_map(tile, boxes));
+    }
     boxes.box_bytes = rows * row / boxes.panels;
     boxes.box_step =
         all_rows == 1 ? boxes.box_bytes : ceil_div(rows, kSwizzledRows) * kSwizzledRows * row / boxes.panels;
     return boxes;
+  }
+
+  static const Fold* fold_of(const OperandPlace& place, size_t dim) {
+    const auto found =
+        std::find_if(place.folds.begin(), place.folds.end(), [&](const Fold& fold) { return fold.dim == dim; });
+    return found == place.folds.end() ? nullptr : &*found;
+  }
+
+  /// The map of a tensor's front: the same boxes.
+  Result<GpuTensorMap> front_map(Tile tile, const Boxes& boxes) const {
+    const Front& front = *strides_of(tile).front;
+    const Shape& whole = block_.body.type(tile->operands[0]).shape;
+    const int64_t element = boxes.map.element_bytes;
+    GpuTensorMap map = boxes.map;
+    for (size_t i = 0; i < boxes.dimensions.size(); ++i) {
+      const size_t d = boxes.dimensions[i];
+      map.sizes[i] = d == front.dim ? front.size : whole[d];
+      map.strides[i] = front.strides[d] * element;
+      if (i == 0 ? front.strides[d] != 1 : map.strides[i] < kChunk || map.strides[i] % kChunk != 0)
+        return unsupported("a stride of {} is not one that TMA takes", block_.body.tensor(tile->operands[0]).name);
+    }
+    // Fronts are the last arguments.
+    const auto& inputs = block_.body.inputs();
+    map.argument = arguments_of(block_.body, inputs).size() + block_.body.outputs().size();
+    for (size_t n = 0; inputs[n] != tile->operands[0]; ++n) map.argument += block_.strides[n].front ? 1 : 0;
+    return map;
   }
 
   /// Asks for a tile's way to `place`, counted at `barrier`.
@@ -230,26 +276,39 @@ class BulkLoads : public RingLoads {
                        const std::string& barrier) const {
     const Boxes& b = boxes(tile);
     const AccessRegion region = tile_region(block_.body, *tile);
+    const OperandPlace& lies = strides_of(tile);
     const bool many = b.count() > 1 || b.shared;
-    std::vector<std::string> at;
-    for (size_t i = 0; i < b.dimensions.size(); ++i) {
-      const size_t d = b.dimensions[i];
-      std::string position = tile_start(region, d);
-      position = position == "0" ? "" : fmt::format("static_cast<int>({})", position);
-      const auto add = [&](const std::string& more) { position += (position.empty() ? "" : " + ") + more; };
-      if (i == 0 && b.panels > 1) add(fmt::format("piece / {} * {}", b.slices, b.map.box[0]));
-      if (i == b.sliced && b.slices > 1) add(fmt::format("piece % {} * {}", b.slices, b.map.box[i]));
-      at.push_back(position.empty() ? "0" : position);
-    }
+    const auto box_at = [&](bool in_front) {
+      std::vector<std::string> at;
+      for (size_t i = 0; i < b.dimensions.size(); ++i) {
+        const size_t d = b.dimensions[i];
+        const Fold* const fold = fold_of(lies, d);
+        const bool pieces = i > 0 && b.dimensions[i - 1] == d;
+        std::string position = fold == nullptr ? tile_start(region, d)
+                               : pieces        ? tile_piece(region, *fold)
+                                               : tile_in_piece(region, *fold);
+        position = position == "0" ? "" : fmt::format("static_cast<int>({})", position);
+        const auto add = [&](const std::string& more) { position += (position.empty() ? "" : " + ") + more; };
+        if (i == 0 && b.panels > 1) add(fmt::format("piece / {} * {}", b.slices, b.map.box[0]));
+        if (i == b.sliced && b.slices > 1) add(fmt::format("piece % {} * {}", b.slices, b.map.box[i]));
+        if (lies.front && lies.front->dim == d && !in_front) add(fmt::format("-{}", lies.front->size));
+        at.push_back(position.empty() ? "0" : position);
+      }
+      return fmt::format("{{{}}}", fmt::join(at, ", "));
+    };
     std::string text = fmt::format("{0}// {1}\n{0}", indent, statement_text(block_.body, *tile));
     if (many) {
       text += fmt::format("for (int piece = {}; piece < {}; piece += {}) ", b.shared ? "share" : "0", b.count(),
                           b.shared ? schedule().sharers : 1);
     }
     // Slices lie one after the other, panels where the pattern of 8 rows begins.
-    return text + fmt::format("strata_device::load_box<{}>({}{}, {}, {}, {}, {{{}}});\n", b.shared, place,
-                              many ? fmt::format(" + piece * {}", b.box_step) : "", b.name, barrier,
-                              b.shared ? blocks_sharing() : "0", fmt::join(at, ", "));
+    const auto load = [&](bool in_front) {
+      return fmt::format("strata_device::load_box<{}>({}{}, {}, {}, {}, {});\n", b.shared, place,
+                         many ? fmt::format(" + piece * {}", b.box_step) : "", in_front ? b.front_name : b.name,
+                         barrier, b.shared ? blocks_sharing() : "0", box_at(in_front));
+    };
+    if (!lies.front) return text + load(false);
+    return text + fmt::format("if ({}) {}{}else {}", before_seam(region, *lies.front), load(true), indent, load(false));
   }
 
   /// A bit for each block of the cluster that shares tiles with this one, itself among them.

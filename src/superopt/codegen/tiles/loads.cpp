@@ -18,6 +18,9 @@ Result<std::unique_ptr<TileLoads>> TileLoads::plan(const Block& block, NameScope
   const bool counts = std::any_of(operations.begin(), operations.end(),
                                   [&](const Operation& op) { return is_counted(block.body, op); });
   if (block.schedule.packed != 0 && counts) return unsupported("tiles of an iota beside packed constants");
+  const bool fronts = std::any_of(block.strides.begin(), block.strides.end(),
+                                  [](const OperandPlace& place) { return place.front.has_value(); });
+  if (block.schedule.packed != 0 && fronts) return unsupported("tiles of two memories beside packed constants");
   if (block.schedule.packed != 0) return packed_loads(block, scope);
   if (block.schedule.piece != 0) return unsupported("only what is read beside packed constants comes in pieces");
   if (block.schedule.bulk) return bulk_loads(block, scope);
@@ -43,31 +46,38 @@ const TensorPlan& TileLoads::plan_of(Tile tile) const {
   return block_.plan.tensors[static_cast<size_t>(tile->results[0])];
 }
 
-const std::vector<int64_t>& TileLoads::strides_of(Tile tile) const {
+const OperandPlace& TileLoads::strides_of(Tile tile) const {
   const auto& inputs = block_.body.inputs();
   return block_
       .strides[static_cast<size_t>(std::find(inputs.begin(), inputs.end(), tile->operands[0]) - inputs.begin())];
 }
 
-TileLoads::Source TileLoads::source(Tile tile) const {
+TileLoads::Source TileLoads::source(Tile tile, bool in_front) const {
   const TensorId id = tile->results[0];
   const Shape& shape = block_.body.type(id).shape;
-  const std::vector<int64_t>& strides = strides_of(tile);
+  const OperandPlace& place = strides_of(tile);
+  const std::vector<int64_t>& strides = in_front ? place.front->strides : place.strides;
   const size_t rank = shape.size();
   const int64_t row_stride = plan_of(tile).pairs_down ? strides[rank - 1] : rank > 1 ? strides[rank - 2] : 0;
   const auto between = strata::batch_stride(shape, strides);
-  const std::string base = tile_base(tile_region(block_.body, *tile), strides);
+  const std::string base = tile_base(tile_region(block_.body, *tile), place, in_front);
+  const auto& names = in_front ? block_.fronts : block_.names;
   return {shared_tile_type(plan_of(tile), block_.body.type(id).dtype),
-          fmt::format("{} + {}", block_.names.at(tile->operands[0]), base), row_stride, between ? *between : 0};
+          fmt::format("{} + {}", names.at(tile->operands[0]), base), row_stride, between ? *between : 0};
 }
 
 std::string TileLoads::copy(Tile tile, const std::string& place, int64_t threads, const std::string& rank,
                             const std::string& indent) const {
-  const Source from = source(tile);
-  return fmt::format("{0}// {1}\n{0}strata_device::copy_tile<{2}, {3}, {4}, {5}, {6}>({7} + {8}, {9}, {10});\n", indent,
-                     statement_text(block_.body, *tile), from.type,
-                     copy_bytes(block_.body, *tile, plan_of(tile), strides_of(tile)), threads, from.row_stride,
-                     from.batch_stride, place, offset(tile->results[0]), from.pointer, rank);
+  const auto call = [&](const Source& from) {
+    return fmt::format("strata_device::copy_tile<{}, {}, {}, {}, {}>({} + {}, {}, {});\n", from.type,
+                       copy_bytes(block_.body, *tile, plan_of(tile), strides_of(tile)), threads, from.row_stride,
+                       from.batch_stride, place, offset(tile->results[0]), from.pointer, rank);
+  };
+  const std::string text = fmt::format("{0}// {1}\n{0}", indent, statement_text(block_.body, *tile));
+  const auto& front = strides_of(tile).front;
+  if (!front) return text + call(source(tile));
+  return text + fmt::format("if ({}) {}{}else {}", before_seam(tile_region(block_.body, *tile), *front),
+                            call(source(tile, true)), indent, call(source(tile)));
 }
 
 void TileLoads::place(int64_t least, bool by_size) {

@@ -21,10 +21,11 @@ class TileLoads {
   struct Block {
     const Graph& body;
     const TilePlan& plan;
-    const std::vector<std::vector<int64_t>>& strides;  ///< of the operands in device memory
+    const OperandPlaces& strides;  ///< of the operands in device memory
     const BlockSchedule& schedule;
     const Target& target;
-    std::map<TensorId, std::string>& names;  ///< of tensors in the text
+    std::map<TensorId, std::string>& names;   ///< of tensors in the text
+    std::map<TensorId, std::string>& fronts;  ///< of inputs' fronts
   };
 
   /// Those that the schedule asks for. Error (Unsupported) with the reason where TMA cannot bring a tile.
@@ -85,7 +86,7 @@ class TileLoads {
   /// Whether an operator brings a tile from memory: tiles of iotas are computed.
   bool is_loaded(const Operation& op) const;
   const TensorPlan& plan_of(Tile tile) const;
-  const std::vector<int64_t>& strides_of(Tile tile) const;
+  const OperandPlace& strides_of(Tile tile) const;
   bool loops() const { return block_.body.launch().loop > 1; }
   /// Whether a group brings a tile for several of its iterations, a piece, before the first of these.
   virtual bool is_gathered([[maybe_unused]] Tile tile) const { return false; }
@@ -109,7 +110,7 @@ class TileLoads {
     int64_t row_stride;
     int64_t batch_stride;
   };
-  Source source(Tile tile) const;
+  Source source(Tile tile, bool in_front = false) const;
   /// A statement that starts its copy by threads, of which each has a `rank`.
   std::string copy(Tile tile, const std::string& place, int64_t threads, const std::string& rank,
                    const std::string& indent) const;

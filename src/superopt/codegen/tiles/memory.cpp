@@ -1,5 +1,7 @@
 #include "superopt/codegen/tiles/memory.h"
 
+#include <algorithm>
+
 #include "superopt/codegen/emit.h"
 
 namespace strata {
@@ -40,20 +42,24 @@ int64_t shared_tile_bytes(const TensorPlan& tile, DType dtype) {
   return aligned_tile(rows * 16 * (permuted || chunks % 2 == 1 ? chunks : chunks + 1));
 }
 
-int64_t copy_bytes(const Graph& body, const Operation& op, const TensorPlan& plan,
-                   const std::vector<int64_t>& strides) {
+int64_t copy_bytes(const Graph& body, const Operation& op, const TensorPlan& plan, const OperandPlace& place) {
   const TensorId id = op.results[0];
   const int64_t element = size_of(body.type(id).dtype);
   const Shape& tile = body.type(id).shape;
   const Shape& whole = body.type(op.operands[0]).shape;
   const int64_t row = row_elements(plan) * element;
-  const auto fits = [&](int64_t bytes) {
-    if (row % bytes != 0) return false;
+  const auto begins = [&](const std::vector<int64_t>& strides, int64_t bytes) {
     for (size_t d = 0; d < tile.size(); ++d) {
       const int64_t step = strides[d] == 1 ? tile[d] : strides[d];  // places within a row are multiples of a tile
       if (whole[d] > 1 && step * element % bytes != 0) return false;
     }
     return true;
+  };
+  const auto fits = [&](int64_t bytes) {
+    if (row % bytes != 0 || !begins(place.strides, bytes)) return false;
+    if (place.front && !begins(place.front->strides, bytes)) return false;
+    return std::all_of(place.folds.begin(), place.folds.end(),
+                       [&](const Fold& fold) { return fold.stride * element % bytes == 0; });
   };
   for (int64_t bytes : {16, 8, 4}) {
     if (fits(bytes)) return bytes;

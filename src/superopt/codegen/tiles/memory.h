@@ -22,7 +22,7 @@ std::string shared_tile_type(const TensorPlan& tile, DType dtype);
 int64_t shared_tile_bytes(const TensorPlan& tile, DType dtype);
 
 /// Bytes of one copy of an in_iter: the most that divide rows, strides and every place where a tile can begin.
-/// `strides` are those of its operand in device memory.
-int64_t copy_bytes(const Graph& body, const Operation& op, const TensorPlan& tile, const std::vector<int64_t>& strides);
+/// `place` is that of its operand in device memory.
+int64_t copy_bytes(const Graph& body, const Operation& op, const TensorPlan& tile, const OperandPlace& place);
 
 }  // namespace strata

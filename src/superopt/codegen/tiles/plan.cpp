@@ -48,7 +48,7 @@ struct Product {
 
 class Planner {
  public:
-  Planner(const Graph& body, const std::vector<std::vector<int64_t>>& strides, const BlockSchedule& schedule)
+  Planner(const Graph& body, const OperandPlaces& strides, const BlockSchedule& schedule)
       : body_(body),
         strides_(strides),
         schedule_(schedule),
@@ -431,7 +431,7 @@ class Planner {
   }
 
   const Graph& body_;
-  const std::vector<std::vector<int64_t>>& strides_;
+  const OperandPlaces& strides_;
   const BlockSchedule& schedule_;
   std::vector<LoopStage> stages_;
   DisjointSets groups_;
@@ -468,8 +468,7 @@ TileDims warp_dims(const TilePlan& plan, const TensorPlan& tensor, const BlockSc
   return dims;
 }
 
-Result<TilePlan> plan_tiles(const Graph& body, const std::vector<std::vector<int64_t>>& strides,
-                            const BlockSchedule& schedule) {
+Result<TilePlan> plan_tiles(const Graph& body, const OperandPlaces& strides, const BlockSchedule& schedule) {
   return Planner(body, strides, schedule).run();
 }
 

@@ -61,7 +61,6 @@ TileDims warp_dims(const TilePlan& plan, const TensorPlan& tensor, const BlockSc
 /// one choice a group of tensors that must agree. `strides` are those of the operands in device memory. Error
 /// (Unsupported), with the reason, where the block graph has no such plan: no product, operands that are not 16 bits
 /// wide, sizes that fill no fragment, a tensor needed in both layouts, or operators that move elements.
-Result<TilePlan> plan_tiles(const Graph& body, const std::vector<std::vector<int64_t>>& strides,
-                            const BlockSchedule& schedule);
+Result<TilePlan> plan_tiles(const Graph& body, const OperandPlaces& strides, const BlockSchedule& schedule);
 
 }  // namespace strata

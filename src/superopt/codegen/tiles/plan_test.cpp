@@ -38,7 +38,7 @@ std::string attention(const char* reference, const char* added) {
 struct Block {
   GraphPtr graph;
   const Operation* op;
-  std::vector<std::vector<int64_t>> strides;
+  OperandPlaces strides;
 };
 
 Block block(const std::string& text) {

@@ -7,8 +7,7 @@
 
 namespace strata {
 
-std::vector<BlockSchedule> tile_schedules(const Operation& op, const std::vector<std::vector<int64_t>>& strides,
-                                          const Target& target) {
+std::vector<BlockSchedule> tile_schedules(const Operation& op, const OperandPlaces& strides, const Target& target) {
   constexpr int64_t kMostWarps = 16;
   constexpr int64_t kMostRegisters = 232;  // of a thread, less what the estimate may miss
   std::vector<std::pair<double, BlockSchedule>> rated;

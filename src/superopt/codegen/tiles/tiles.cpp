@@ -10,7 +10,7 @@ Result<BlockCode> TileBlock::run(TilePlan planned) {
   if (loop_ == 1 && schedule_.groups() > 1) return unsupported("no loop whose iterations could be dealt to groups");
   plan_ = std::move(planned);
   STRATA_CHECK(check_sizes());
-  STRATA_TRY(loads_, TileLoads::plan({body_, plan_, strides_, schedule_, target_, names_}, scope_));
+  STRATA_TRY(loads_, TileLoads::plan({body_, plan_, strides_, schedule_, target_, names_, fronts_}, scope_));
   STRATA_CHECK(fits(loads_->reserved_bytes() + loads_->bytes()));
   name_tensors();
   BlockCode code;
@@ -159,9 +159,8 @@ std::string TileBlock::across_call(bool columns, const std::string& from) const 
   return fmt::format("strata_device::reduce_across_lanes<strata_device::Adding, {}>({})", columns, from);
 }
 
-Result<BlockCode> emit_tiles(const Operation& op, const std::string& name,
-                             const std::vector<std::vector<int64_t>>& strides, const BlockSchedule& schedule,
-                             const Target& target) {
+Result<BlockCode> emit_tiles(const Operation& op, const std::string& name, const OperandPlaces& strides,
+                             const BlockSchedule& schedule, const Target& target) {
   STRATA_TRY(TilePlan plan, plan_tiles(*op.body, strides, schedule));
   return TileBlock(op, name, strides, schedule, target).run(std::move(plan));
 }

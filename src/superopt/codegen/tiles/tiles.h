@@ -14,12 +14,10 @@ namespace strata {
 /// The block function of a graph-defined operator; strides are those of its operands in device memory, which need not
 /// be row-major. Pointers must be aligned to 16 bytes. Error (Unsupported) with the reason where plan.h finds no
 /// plan, or where tiles and partial results do not fit shared memory.
-Result<BlockCode> emit_tiles(const Operation& op, const std::string& name,
-                             const std::vector<std::vector<int64_t>>& strides, const BlockSchedule& schedule,
-                             const Target& target);
+Result<BlockCode> emit_tiles(const Operation& op, const std::string& name, const OperandPlaces& strides,
+                             const BlockSchedule& schedule, const Target& target);
 
 /// Schedules worth trying, the best guess first; those that emit_tiles refuses are left out. Empty where there is none.
-std::vector<BlockSchedule> tile_schedules(const Operation& op, const std::vector<std::vector<int64_t>>& strides,
-                                          const Target& target);
+std::vector<BlockSchedule> tile_schedules(const Operation& op, const OperandPlaces& strides, const Target& target);
 
 }  // namespace strata
