@@ -267,7 +267,9 @@ ProductTiling choose_product_tiling(const Computation& computation, const Produc
              shape.batches() * (columns / (2 * made.block_columns())) >= target.multiprocessors) {
         made.column_warps *= 2;
       }
-      for (; made.column_warps >= fewest_beside; made.column_warps /= 2) consider();
+      // Of halves, whose sums take little room, all of them: so they were measured.
+      const int64_t least = made.unit == ProductUnit::Bytes ? fewest_beside : made.column_warps;
+      for (; made.column_warps >= least; made.column_warps /= 2) consider();
     }
   };
   consider_warps();
