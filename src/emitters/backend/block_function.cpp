@@ -19,11 +19,12 @@ constexpr const char* kShuffleXor = "strata_shuffle_xor";
 constexpr const char* kShuffleIndex = "strata_shuffle_index";
 constexpr const char* kProductOfBf16 = "strata_warp_product_bf16";
 constexpr const char* kProductOfF16 = "strata_warp_product_f16";
-constexpr std::array kDeviceFunctions = {kBarrier,      kPartBarrier,   kShuffleDown, kShuffleXor,
-                                         kShuffleIndex, kProductOfBf16, kProductOfF16};
+constexpr const char* kProductOfS8 = "strata_warp_product_s8";
+constexpr std::array kDeviceFunctions = {kBarrier,      kPartBarrier,   kShuffleDown,  kShuffleXor,
+                                         kShuffleIndex, kProductOfBf16, kProductOfF16, kProductOfS8};
 
 bool is_barrier(const char* name) { return name == kBarrier || name == kPartBarrier; }
-bool is_product(const char* name) { return name == kProductOfBf16 || name == kProductOfF16; }
+bool is_product(const char* name) { return name == kProductOfBf16 || name == kProductOfF16 || name == kProductOfS8; }
 
 llvm::FunctionType* device_function_type(const char* name, llvm::LLVMContext& context) {
   llvm::Type* i32 = llvm::Type::getInt32Ty(context);
@@ -31,23 +32,25 @@ llvm::FunctionType* device_function_type(const char* name, llvm::LLVMContext& co
   if (name == kBarrier) return llvm::FunctionType::get(llvm::Type::getVoidTy(context), false);
   if (name == kPartBarrier) return llvm::FunctionType::get(llvm::Type::getVoidTy(context), {i32, i32}, false);
   if (is_product(name)) {
-    return llvm::FunctionType::get(llvm::StructType::get(context, {f32, f32, f32, f32}),
-                                   {i32, i32, i32, i32, i32, i32, f32, f32, f32, f32}, false);
+    llvm::Type* sum = name == kProductOfS8 ? i32 : f32;
+    return llvm::FunctionType::get(llvm::StructType::get(context, {sum, sum, sum, sum}),
+                                   {i32, i32, i32, i32, i32, i32, sum, sum, sum, sum}, false);
   }
   return llvm::FunctionType::get(i32, {i32, i32}, false);
 }
 
-/// mma.m16n8k16: the words of both matrices, and the sums.
-void define_product(llvm::Function& function, llvm::IRBuilder<>& builder, bool bf16) {
+/// mma.m16n8k16, or of s8 mma.m16n8k32: the words of both matrices, and the sums.
+void define_product(llvm::Function& function, llvm::IRBuilder<>& builder, const char* name) {
   llvm::Type* pair = llvm::FixedVectorType::get(builder.getHalfTy(), 2);
   llvm::SmallVector<llvm::Value*> arguments;
   for (llvm::Argument& one : function.args()) {
-    const bool of_halves = !bf16 && one.getType()->isIntegerTy();
+    const bool of_halves = name == kProductOfF16 && one.getType()->isIntegerTy();
     arguments.push_back(of_halves ? builder.CreateBitCast(&one, pair) : &one);
   }
-  builder.CreateRet(builder.CreateIntrinsic(
-      bf16 ? llvm::Intrinsic::nvvm_mma_m16n8k16_row_col_bf16 : llvm::Intrinsic::nvvm_mma_m16n8k16_row_col_f32_f32, {},
-      arguments));
+  const llvm::Intrinsic::ID product = name == kProductOfBf16  ? llvm::Intrinsic::nvvm_mma_m16n8k16_row_col_bf16
+                                      : name == kProductOfF16 ? llvm::Intrinsic::nvvm_mma_m16n8k16_row_col_f32_f32
+                                                              : llvm::Intrinsic::nvvm_mma_m16n8k32_row_col_s8;
+  builder.CreateRet(builder.CreateIntrinsic(product, {}, arguments));
 }
 
 std::string text_of(const llvm::Type& type) {
@@ -151,7 +154,7 @@ void define_nvptx_device_functions(llvm::Module& module) {
       builder.CreateIntrinsic(llvm::Intrinsic::nvvm_barrier_sync_cnt, {}, {number, function->getArg(1)});
       builder.CreateRetVoid();
     } else if (is_product(name)) {
-      define_product(*function, builder, name == kProductOfBf16);
+      define_product(*function, builder, name);
     } else {
       const llvm::Intrinsic::ID shuffle = name == kShuffleDown    ? llvm::Intrinsic::nvvm_shfl_sync_down_i32
                                           : name == kShuffleIndex ? llvm::Intrinsic::nvvm_shfl_sync_idx_i32

@@ -61,4 +61,27 @@ void break_half_casts(llvm::Module& module, llvm::TargetMachine& machine) {
   for (llvm::BitCastInst* cast : casts) replace(*cast);
 }
 
+void load_eight_bytes_at_once(llvm::Module& module) {
+  constexpr unsigned kBytes = 8;
+  std::vector<llvm::LoadInst*> loads;
+  for (llvm::Function& function : module) {
+    for (llvm::Instruction& instruction : llvm::instructions(function)) {
+      auto* load = llvm::dyn_cast<llvm::LoadInst>(&instruction);
+      const bool bytes =
+          load && load->isSimple() && load->getAlign() >= kBytes &&
+          load->getType() == llvm::FixedVectorType::get(llvm::Type::getInt8Ty(module.getContext()), kBytes);
+      if (bytes) loads.push_back(load);
+    }
+  }
+  for (llvm::LoadInst* load : loads) {
+    llvm::IRBuilder<> builder(load);
+    llvm::LoadInst* whole =
+        builder.CreateAlignedLoad(builder.getInt64Ty(), load->getPointerOperand(), load->getAlign());
+    whole->copyMetadata(*load, {llvm::LLVMContext::MD_invariant_load, llvm::LLVMContext::MD_nontemporal,
+                                llvm::LLVMContext::MD_alias_scope, llvm::LLVMContext::MD_noalias});
+    load->replaceAllUsesWith(builder.CreateBitCast(whole, load->getType()));
+    load->eraseFromParent();
+  }
+}
+
 }  // namespace strata::emitters

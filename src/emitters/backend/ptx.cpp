@@ -207,6 +207,7 @@ Result<std::string> generate(llvm::Module& module, const PtxOptions& options) {
   share_sums(module);
   lower_vector_atomics(module, options.arch == "sm_90a");
   break_half_casts(module, *machine);
+  load_eight_bytes_at_once(module);
   std::vector<std::pair<std::string, int64_t>> stores;
   for (const PtxKernel& kernel : options.kernels)
     stores.emplace_back(kernel.name, registers_for_stores(kernel.threads, kernel.min_blocks));

@@ -89,6 +89,7 @@ TEST(Ptx, VectorLoadsAreWhole) {
   EXPECT_THAT(with("8 x half"), AllOf(ContainsRegex("ld.global.nc.v4.[ub]32"), HasSubstr("st.global.v4.b32")));
   EXPECT_THAT(with("8 x bfloat"), AllOf(ContainsRegex("ld.global.nc.v4.[ub]32"), HasSubstr("st.global.v4.b32")));
   EXPECT_THAT(with("16 x i8"), AllOf(ContainsRegex("ld.global.nc.v4.[ub]32"), ContainsRegex("st.global.v4.[ub]32")));
+  EXPECT_THAT(with("8 x i8"), ContainsRegex("ld.global.nc.[ub]64"));
 }
 
 TEST(Ptx, WrittenBuffersAreReadAsUsual) {

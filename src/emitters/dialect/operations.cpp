@@ -245,6 +245,20 @@ LogicalResult PredicatedExtractOp::verify() {
   return verify_element(*this, getSource().getType(), getIndices().size(), getFallback().getType());
 }
 
+LogicalResult WarpProductOp::verify() {
+  const auto left = llvm::cast<mlir::VectorType>(getLeft().getType());
+  const auto right = llvm::cast<mlir::VectorType>(getRight().getType());
+  const Type type = left.getElementType();
+  const Type sum =
+      type.isInteger() ? Type(mlir::IntegerType::get(getContext(), 32)) : Type(mlir::Float32Type::get(getContext()));
+  const int64_t count = type.isInteger() ? 16 : 8;
+  if (right.getElementType() != type || left.getNumElements() != count || right.getNumElements() * 2 != count ||
+      llvm::cast<mlir::VectorType>(getSums().getType()).getElementType() != sum) {
+    return emitOpError() << "multiplies " << left << " by " << right << " into " << getSums().getType();
+  }
+  return success();
+}
+
 LogicalResult AtomicRmwOp::verify() {
   const auto vector = llvm::dyn_cast<mlir::VectorType>(getValue().getType());
   const Type type = vector ? vector.getElementType() : getValue().getType();

@@ -202,20 +202,25 @@ def ShuffleIndexOp : StrataOp<"shuffle_index", [Pure, AllTypesMatch<["values", "
 }
 
 def WarpProductOp : StrataOp<"warp_product", [Pure, TypesMatchWith<"result is what it adds to", "sums", "result", "$_self">]> {
-  let summary = "Adds the product of two matrices that the lanes of a warp hold: 16 by 16 and 16 by 8, of 16-bit floats";
+  let summary = "Adds the product of two matrices that the lanes of a warp hold: 16 by 16 and 16 by 8 of 16-bit floats, or 16 by 32 and 32 by 8 of i8";
   let description = [{
     PTX's mma.m16n8k16 with sums in f32. Lane l = 4 · g + t has of the first matrix rows g and g + 8, of the second and
     of the sums column g, or columns 2t and 2t + 1, as that instruction says:
     left: (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1), (g, 2t + 8), (g, 2t + 9), (g + 8, 2t + 8), (g + 8, 2t + 9);
     right: (2t, g), (2t + 1, g), (2t + 8, g), (2t + 9, g);
     sums: (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1).
+    Of i8, which are signed, it is mma.m16n8k32 with sums in i32 that wrap: each pair of neighbours along the terms above
+    is four of them, 4t to 4t + 3, and 16 takes the place of 8 there.
     `lane` is the thread's own. All lanes of the warp must come here.
 
         %s = strata.warp_product %a, %b into %c lane %l : vector<8xbf16>, vector<4xbf16>, vector<4xf32>
+        %n = strata.warp_product %d, %e into %f lane %l : vector<16xi8>, vector<8xi8>, vector<4xi32>
   }];
-  let arguments = (ins VectorOfLengthAndType<[8], [BF16, F16]>:$left, VectorOfLengthAndType<[4], [BF16, F16]>:$right,
-                       VectorOfLengthAndType<[4], [F32]>:$sums, Index:$lane);
-  let results = (outs VectorOfLengthAndType<[4], [F32]>:$result);
+  let arguments = (ins VectorOfLengthAndType<[8, 16], [BF16, F16, I8]>:$left,
+                       VectorOfLengthAndType<[4, 8], [BF16, F16, I8]>:$right,
+                       VectorOfLengthAndType<[4], [F32, I32]>:$sums, Index:$lane);
+  let results = (outs VectorOfLengthAndType<[4], [F32, I32]>:$result);
+  let hasVerifier = 1;
   let assemblyFormat = [{
     $left `,` $right `into` $sums `lane` $lane attr-dict `:` type($left) `,` type($right) `,` type($sums)
   }];

@@ -70,7 +70,7 @@ double operations_of_products(const hlo::Computation& computation, const std::ve
   double sum = 0;
   for (const InstructionId id : once) {
     if (const auto shape = product_shape(computation, id))
-      sum += product_operations(choose_product_tiling(computation, *shape, target), *shape);
+      sum += product_operations(choose_product_tiling(computation, *shape, target), *shape, target);
   }
   return sum;
 }

@@ -5,8 +5,12 @@
 #include <numeric>
 #include <set>
 
+#include "emitters/fusion/pass.h"
+#include "emitters/kinds/memory_views.h"
+#include "emitters/kinds/product/product.h"
 #include "emitters/library/call_plan.h"
 #include "hlo/entry_rewriter.h"
+#include "hlo/inline_calls.h"
 #include "hlo/small_float.h"
 #include "superopt/codegen/libraries.h"
 
@@ -66,6 +70,7 @@ bool holds(ElementType to, ElementType from) {
 struct Types {
   ElementType lhs, rhs, result;
   bool tf32 = false;  ///< the operands stay as they are, and may be rounded to TF32
+  bool pads = true;   ///< operands of one byte get the sizes that libraries take
   bool of_bytes() const { return hlo::byte_width(lhs) == 1; }
 };
 
@@ -143,9 +148,11 @@ class Narrower : hlo::EntryRewriter {
     const int64_t columns = sizes(rhs, free_dimensions(rhs, a.rhs_batch, a.rhs_contracting));
     if (terms == 1 || rows == 1 || columns == 1) return std::nullopt;
     const std::optional<Types> types = types_of(it, terms);
-    if (!types || (!types->tf32 && types->lhs == lhs.type && types->rhs == rhs.type && types->result == it.shape.type &&
-                   !(types->of_bytes() && is_padded(*types, rows, columns, terms))))
-      return std::nullopt;
+    if (!types) return std::nullopt;
+    const bool pads = types->of_bytes() && is_padded(*types, rows, columns, terms);
+    const bool as_it_is =
+        !types->tf32 && types->lhs == lhs.type && types->rhs == rhs.type && types->result == it.shape.type;
+    if (as_it_is && !pads) return std::nullopt;
     if (use_ == LibraryUse::WherePossible) return types;
     MatrixProduct product;
     product.type = types->of_bytes() || types->lhs == ElementType::F32 ? DType::F32
@@ -157,9 +164,48 @@ class Narrower : hlo::EntryRewriter {
     product.a = {false, terms, rows * terms, {}};
     product.b = {true, terms, columns * terms, {}};
     if (types->of_bytes()) product.a.bytes = product.b.bytes = ByteType::S8;
+    if (pads && types->lhs == ElementType::S8 && use_ == LibraryUse::WhereFaster && is_of_kernel(it, product)) {
+      Types own = *types;
+      own.pads = false;
+      return as_it_is ? std::nullopt : std::optional(own);
+    }
     const double loop = loop_microseconds(static_cast<double>(it.shape.element_count()), static_cast<double>(terms),
                                           2 * hlo::byte_width(lhs.type), target_);
     return 1e6 * library_seconds(product, target_) < loop ? types : std::nullopt;
+  }
+
+  /// Whether a kernel takes a product of s8 as it is, in less time than the library takes, which needs the operands
+  /// padded, and terms that lie together.
+  bool is_of_kernel(const Instruction& it, const MatrixProduct& product) const {
+    Computation alone;
+    alone.name = "product";
+    Instruction dot = it;
+    dot.shape.type = ElementType::S32;
+    for (const int64_t i : {0, 1}) {
+      Shape shape = from_.operand_shape(it, static_cast<size_t>(i));
+      shape.type = ElementType::S8;
+      // Dimensions of one element lie anywhere.
+      const Dimensions order = order_in_memory(from_, it.operands[static_cast<size_t>(i)], Through::Elements);
+      Dimensions minor_to_major(order.rbegin(), order.rend());
+      for (int64_t d = 0; d < shape.rank(); ++d) {
+        if (std::find(order.begin(), order.end(), d) == order.end()) minor_to_major.push_back(d);
+      }
+      shape.minor_to_major = minor_to_major;
+      dot.operands[static_cast<size_t>(i)] = static_cast<InstructionId>(i);
+      alone.parameters.push_back(static_cast<InstructionId>(i));
+      alone.instructions.push_back(
+          {i == 0 ? "lhs" : "rhs", Opcode::Parameter, shape, {}, {}, hlo::ParameterAttributes{i}, {}});
+    }
+    alone.instructions.push_back(std::move(dot));
+    alone.root = 2;
+    const std::optional<ProductShape> shape = product_shape(alone, alone.root);
+    if (!shape) return false;
+    double library = library_seconds(product, target_);
+    if (!shape->terms_inside) {
+      const auto moved = 2 * static_cast<double>(alone[shape->weights].shape.element_count());
+      library += target_.kernel_seconds() + moved / target_.rates.copy_bandwidth;
+    }
+    return estimated_microseconds(hlo::extract_module(result_, std::move(alone)), target_) < 1e6 * library;
   }
 
   std::optional<Types> types_of(const Instruction& it, int64_t terms) const {
@@ -233,7 +279,7 @@ class Narrower : hlo::EntryRewriter {
     InstructionId rhs = as_type(it.operands[1], types.rhs);
     Shape shape = it.shape;
     shape.type = types.result;
-    if (types.of_bytes()) {
+    if (types.of_bytes() && types.pads) {
       const Shape& x = from_.operand_shape(it, 0);
       const Shape& y = from_.operand_shape(it, 1);
       const Dimensions rows = free_dimensions(x, a.lhs_batch, a.lhs_contracting);

@@ -22,8 +22,9 @@ namespace strata::emitters {
 /// - other floats of two types, of 32 bits at most: operands and result f32.
 ///
 /// The result is converted to the dot's type after it. Terms and columns of operands of one byte, and rows of
-/// integers, are padded with zeros to what cuBLASLt takes (kByteAlignment), and results cut. Products of vectors, and
-/// those that a kernel computes sooner (unless `use` asks for all), stay as they are.
+/// integers, are padded with zeros to what cuBLASLt takes (kByteAlignment), and results cut; not of s8 that the product
+/// emitter takes, if `use` is WhereFaster and that is sooner by the models. Products of vectors, and those that a
+/// kernel computes sooner (unless `use` asks for all), stay as they are.
 hlo::Module with_narrow_products(const hlo::Module& module, const Target& target, LibraryUse use);
 
 }  // namespace strata::emitters

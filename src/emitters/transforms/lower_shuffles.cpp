@@ -25,6 +25,7 @@ constexpr const char* kShuffleDown = "strata_shuffle_down";
 constexpr const char* kShuffleIndex = "strata_shuffle_index";
 constexpr const char* kProductOfBf16 = "strata_warp_product_bf16";
 constexpr const char* kProductOfF16 = "strata_warp_product_f16";
+constexpr const char* kProductOfS8 = "strata_warp_product_s8";
 
 FuncOp shuffle_function(mlir::ModuleOp module, const char* name) {
   if (auto known = module.lookupSymbol<FuncOp>(name)) return known;
@@ -78,11 +79,12 @@ void lower_shuffle_indices(mlir::ModuleOp module) {
   }
 }
 
-/// The words that a vector of 16-bit floats takes.
-llvm::SmallVector<Value> words(mlir::ImplicitLocOpBuilder& builder, Value halves) {
-  const int64_t count = llvm::cast<mlir::VectorType>(halves.getType()).getNumElements() / 2;
+/// The words that a vector of narrower elements takes.
+llvm::SmallVector<Value> words(mlir::ImplicitLocOpBuilder& builder, Value narrow) {
+  const auto type = llvm::cast<mlir::VectorType>(narrow.getType());
+  const int64_t count = type.getNumElements() * type.getElementTypeBitWidth() / kWordBits;
   const Value all =
-      builder.create<mlir::vector::BitCastOp>(mlir::VectorType::get({count}, builder.getI32Type()), halves);
+      builder.create<mlir::vector::BitCastOp>(mlir::VectorType::get({count}, builder.getI32Type()), narrow);
   llvm::SmallVector<Value> result;
   for (int64_t i = 0; i < count; ++i) result.push_back(builder.create<mlir::vector::ExtractOp>(all, i));
   return result;
@@ -97,14 +99,14 @@ llvm::SmallVector<Value> elements(mlir::ImplicitLocOpBuilder& builder, Value vec
 
 llvm::SmallVector<Value> called_product(mlir::ImplicitLocOpBuilder& builder, mlir::ModuleOp module, WarpProductOp op) {
   const Type type = llvm::cast<mlir::VectorType>(op.getLeft().getType()).getElementType();
-  const char* name = type.isBF16() ? kProductOfBf16 : kProductOfF16;
+  const char* name = type.isBF16() ? kProductOfBf16 : type.isF16() ? kProductOfF16 : kProductOfS8;
   llvm::SmallVector<Value> operands = words(builder, op.getLeft());
   llvm::append_range(operands, words(builder, op.getRight()));
   llvm::append_range(operands, elements(builder, op.getSums()));
   auto function = module.lookupSymbol<FuncOp>(name);
   if (!function) {
     OpBuilder declarations = OpBuilder::atBlockBegin(module.getBody());
-    const llvm::SmallVector<Type> results(4, builder.getF32Type());
+    const llvm::SmallVector<Type> results(4, op.getSums().getType().getElementType());
     function = declarations.create<FuncOp>(
         module.getLoc(), name, builder.getFunctionType(mlir::TypeRange(mlir::ValueRange(operands)), results));
     function.setPrivate();
@@ -112,15 +114,28 @@ llvm::SmallVector<Value> called_product(mlir::ImplicitLocOpBuilder& builder, mli
   return llvm::SmallVector<Value>(builder.create<mlir::func::CallOp>(function, operands).getResults());
 }
 
-/// The elements of a word, as f32.
-std::pair<Value, Value> halves(mlir::ImplicitLocOpBuilder& builder, Value word, Type type) {
-  const auto wide = [&](Value bits) -> Value {
-    const Value half = builder.create<arith::TruncIOp>(builder.getIntegerType(16), bits);
-    const Value element = builder.create<arith::BitcastOp>(type, half);
-    return builder.create<arith::ExtFOp>(Type(builder.getF32Type()), element);
-  };
-  const Value sixteen = builder.create<arith::ConstantIntOp>(16, kWordBits);
-  return {wide(word), wide(builder.create<arith::ShRUIOp>(word, sixteen))};
+/// The elements of a word, as the sums' type.
+llvm::SmallVector<Value> wide_elements(mlir::ImplicitLocOpBuilder& builder, Value word, Type type) {
+  const unsigned width = type.getIntOrFloatBitWidth();
+  llvm::SmallVector<Value> result;
+  for (unsigned first = 0; first < kWordBits; first += width) {
+    const Value shift = builder.create<arith::ConstantIntOp>(first, kWordBits);
+    const Value down = builder.create<arith::ShRUIOp>(word, shift);
+    const Value bits = builder.create<arith::TruncIOp>(builder.getIntegerType(width), down);
+    if (type.isInteger()) {
+      result.push_back(builder.create<arith::ExtSIOp>(builder.getI32Type(), bits));
+    } else {
+      const Value element = builder.create<arith::BitcastOp>(type, bits);
+      result.push_back(builder.create<arith::ExtFOp>(Type(builder.getF32Type()), element));
+    }
+  }
+  return result;
+}
+
+/// The sum and a product.
+Value multiply_add(mlir::ImplicitLocOpBuilder& builder, Value sum, Value a, Value b) {
+  if (sum.getType().isInteger()) return builder.create<arith::AddIOp>(sum, builder.create<arith::MulIOp>(a, b));
+  return builder.create<arith::AddFOp>(sum, builder.create<arith::MulFOp>(a, b));
 }
 
 /// As the instruction does: with the words of the lanes that hold the lane's rows of the first matrix, and its columns
@@ -146,14 +161,12 @@ llvm::SmallVector<Value> shuffled_product(mlir::ImplicitLocOpBuilder& builder, m
     for (const Value value : left) rows.push_back(from(value, first_of_rows, 0));
     for (size_t column = 0; column < 2; ++column) {
       for (size_t k = 0; k < 2; ++k) {
-        const auto [low, high] =
-            halves(builder, from(right[k], first_of_columns, static_cast<int64_t>(4 * column)), type);
+        const llvm::SmallVector<Value> b =
+            wide_elements(builder, from(right[k], first_of_columns, static_cast<int64_t>(4 * column)), type);
         for (size_t row = 0; row < 2; ++row) {
-          const auto [a, b] = halves(builder, rows[2 * k + row], type);
+          const llvm::SmallVector<Value> a = wide_elements(builder, rows[2 * k + row], type);
           Value& sum = sums[2 * row + column];
-          const Value first = builder.create<arith::MulFOp>(a, low), second = builder.create<arith::MulFOp>(b, high);
-          sum = builder.create<arith::AddFOp>(sum, first);
-          sum = builder.create<arith::AddFOp>(sum, second);
+          for (size_t i = 0; i < a.size(); ++i) sum = multiply_add(builder, sum, a[i], b[i]);
         }
       }
     }

@@ -53,7 +53,7 @@ class ProductEmitter {
     rows_ = dot_.operands[static_cast<size_t>(1 - shape_.weights)];
     sum_type_ = wide_type(dot_.shape.type);
     // Matrix instructions take elements as they are.
-    term_type_ = tiling_.matrix ? type_of(weights) : sum_type_;
+    term_type_ = tiling_.matrix() ? type_of(weights) : sum_type_;
   }
 
   Result<void> run() {
@@ -176,7 +176,7 @@ class ProductEmitter {
 
   /// Term `number` of the lane's, and whether it is there (null: it is).
   std::pair<Value, Value> term(Builder& builder, const Step& step, Value number) const {
-    if (!step.each) return {element(builder, step.place, number, terms()), step.valid};
+    if (!step.each) return {element(builder, step.place, number, terms()), masks_words() ? Value() : step.valid};
     const Interval far = below(tiling_.covered_terms() / terms());
     const Value index =
         at(builder, Expr::dim(0) * terms() + Expr::dim(1), {far, below(terms())}, {step.place.value, number});
@@ -184,6 +184,10 @@ class ProductEmitter {
         compare(builder, arith::CmpIPredicate::slt, index, index_constant(builder, shape_.term_count()));
     return {builder.create<arith::MinSIOp>(index, index_constant(builder, shape_.term_count() - 1)), valid};
   }
+
+  /// Whether terms that are not there are zeros in the rows' words, not element by element: of integers whatever
+  /// multiplies a zero is nothing.
+  bool masks_words() const { return tiling_.unit == ProductUnit::Bytes; }
 
   /// An element of one of the operands, as it is multiplied.
   Value read(Builder& builder, InstructionId id, bool weights, Value free, const std::pair<Value, Value>& term) {
@@ -262,14 +266,14 @@ class ProductEmitter {
 
   /// How many rows a lane reads: all, or for a matrix instruction those that have the lane's number among the columns
   /// in a fragment.
-  int64_t read_row_count() const { return tiling_.matrix ? fragments() : row_count(); }
+  int64_t read_row_count() const { return tiling_.matrix() ? fragments() : row_count(); }
 
   /// Rows at the lane's terms in an iteration, term i of row r at r · terms + i of its step's.
   Value read_rows(Builder& builder, Value iteration) {
     return gather(builder, iteration, read_row_count(), terms(), false,
                   [&](Builder& inside, const Step& step, Value outer, Value inner) {
                     Value row = outer;
-                    if (tiling_.matrix) {
+                    if (tiling_.matrix()) {
                       row = at(inside, Expr::dim(0) * kFragmentRows + Expr::dim(1),
                                {below(fragments()), below(kLanesOfColumns)}, {outer, along_columns_});
                       if (row_count() % kFragmentRows != 0)
@@ -285,7 +289,7 @@ class ProductEmitter {
   /// column and row.
   Values zeros() {
     const mlir::Type type = code_type(sum_type_);
-    if (!tiling_.matrix) {
+    if (!tiling_.matrix()) {
       const Value zero = builder_.create<arith::ConstantOp>(builder_.getZeroAttr(type));
       return Values(static_cast<size_t>(columns() * row_count()), zero);
     }
@@ -298,8 +302,8 @@ class ProductEmitter {
     const Value weights = read_weights(builder, iteration);
     const Value rows = read_rows(builder, iteration);
     for (int64_t s = 0; s < tiling_.steps; ++s) {
-      tiling_.matrix ? multiply_fragments(builder, weights, rows, s, sums)
-                     : multiply_elements(builder, weights, rows, s, sums);
+      tiling_.matrix() ? multiply_fragments(builder, weights, rows, iteration, s, sums)
+                       : multiply_elements(builder, weights, rows, s, sums);
     }
     return sums;
   }
@@ -322,23 +326,26 @@ class ProductEmitter {
     }
   }
 
-  /// The order of a product's terms does not matter: a lane's four terms stand for those that the instruction has at
-  /// its place, and its columns for rows of the instruction's first matrix, 8 apart.
-  void multiply_fragments(Builder& builder, Value weights, Value rows, int64_t step, Values& sums) const {
-    for (int64_t q = 0; q < terms() / 4; ++q) {
+  /// The order of a product's terms does not matter: a lane's four terms (or eight) stand for those that the
+  /// instruction has at its place, and its columns for rows of the instruction's first matrix, 8 apart.
+  void multiply_fragments(Builder& builder, Value weights, Value rows, Value iteration, int64_t step, Values& sums) {
+    const Value valid = masks_words() ? step_at(builder, iteration, index_constant(builder, step)).valid : Value();
+    const int64_t taken = tiling_.fragment_terms(), in_word = taken / 2;
+    for (int64_t q = 0; q < terms() / taken; ++q) {
       for (int64_t p = 0; p < columns() / 2; ++p) {
         llvm::SmallVector<int64_t> places;
-        for (const int64_t term : {0, 2}) {
+        for (const int64_t term : {int64_t{0}, in_word}) {
           for (const int64_t of_pair : {0, 1}) {
-            for (const int64_t half : {0, 1})
-              places.push_back(first_weight(step) + (4 * q + term + half) * columns() + 2 * p + of_pair);
+            for (int64_t part = 0; part < in_word; ++part)
+              places.push_back(first_weight(step) + (taken * q + term + part) * columns() + 2 * p + of_pair);
           }
         }
         const Value a = builder.create<vector::ShuffleOp>(weights, weights, places);
         for (int64_t f = 0; f < fragments(); ++f) {
-          const int64_t first = first_row(step) + f * terms() + 4 * q;
-          const Value b = builder.create<vector::ShuffleOp>(
-              rows, rows, llvm::SmallVector<int64_t>{first, first + 1, first + 2, first + 3});
+          const int64_t first = first_row(step) + f * terms() + taken * q;
+          const auto of_row = llvm::to_vector(llvm::seq(first, first + taken));
+          Value b = builder.create<vector::ShuffleOp>(rows, rows, of_row);
+          if (valid) b = or_zero(builder, valid, b);
           Value& sum = sums[static_cast<size_t>(p * fragments() + f)];
           sum = builder.create<WarpProductOp>(sum.getType(), a, b, sum, lane_);
         }
@@ -346,10 +353,19 @@ class ProductEmitter {
     }
   }
 
+  /// The bytes if the condition holds, chosen by words.
+  static Value or_zero(Builder& builder, Value condition, Value bytes) {
+    const auto type = llvm::cast<mlir::VectorType>(bytes.getType());
+    const auto words = mlir::VectorType::get({type.getNumElements() / 4}, builder.getI32Type());
+    const Value zero = builder.create<arith::ConstantOp>(builder.getZeroAttr(words));
+    const Value whole = builder.create<vector::BitCastOp>(words, bytes);
+    return builder.create<vector::BitCastOp>(type, builder.create<arith::SelectOp>(condition, whole, zero));
+  }
+
   /// What a lane has of its columns in the end: for each, lane_rows() sums.
   std::vector<Values> held(const Values& sums) {
     std::vector<Values> all(static_cast<size_t>(columns()));
-    if (!tiling_.matrix) {
+    if (!tiling_.matrix()) {
       for (size_t j = 0; j < all.size(); ++j) {
         for (int64_t r = 0; r < row_count(); ++r)
           all[j].push_back(sums[j * static_cast<size_t>(row_count()) + static_cast<size_t>(r)]);
@@ -421,7 +437,7 @@ class ProductEmitter {
     const Expr in_shared = indexing::floor_div(element, width), slot = indexing::mod(element, width);
     const Expr s = indexing::floor_div(in_shared, kLanesOfTerms), t = indexing::mod(in_shared, kLanesOfTerms);
     Expr row = t * tiling_.lane_rows(row_count()) + s;
-    if (tiling_.matrix) row = indexing::floor_div(s, 2) * kFragmentRows + t * 2 + indexing::mod(s, 2);
+    if (tiling_.matrix()) row = indexing::floor_div(s, 2) * kFragmentRows + t * 2 + indexing::mod(s, 2);
     const Expr warp = indexing::floor_div(slot, tiling_.warp_columns());
     const Expr of_warp = indexing::mod(slot, tiling_.warp_columns());
     const Expr j = indexing::floor_div(of_warp, kLanesOfColumns), g = indexing::mod(of_warp, kLanesOfColumns);

@@ -88,7 +88,7 @@ Result<Plan> plan_product(const Fusion& fusion) {
   // registers than a thread has.
   const InstructionId rows = computation[id].operands[static_cast<size_t>(1 - shape.weights)];
   const int64_t row_bytes = bytes_of_row_element(computation, rows, shape.term_count());
-  const int64_t of_lane = tiling.matrix ? ceil_div(shape.row_count(), 8) : shape.row_count();
+  const int64_t of_lane = tiling.matrix() ? ceil_div(shape.row_count(), 8) : shape.row_count();
   const int64_t registers = product_registers(tiling, shape) + ceil_div(tiling.terms * of_lane * row_bytes, 4);
   const int64_t most = fusion.target.registers / tiling.threads();
   if (computation[rows].opcode != hlo::Opcode::Parameter && registers > most)
@@ -101,14 +101,15 @@ Result<Plan> plan_product(const Fusion& fusion) {
   decision.heroes = {hero};
   decision.launch().blocks = made->blocks();
   decision.launch().threads = tiling.threads();
-  decision.launch().shared_bytes = made->shared_bytes(hlo::byte_width(wide_type(computation[id].shape.type)));
+  decision.launch().shared_bytes =
+      product_shared_bytes(tiling, shape, hlo::byte_width(wide_type(computation[id].shape.type)));
   if (decision.launch().shared_bytes > fusion.target.shared_memory)
     return unsupported("{} bytes of shared memory are more than a block has", decision.launch().shared_bytes);
   decision.launch().min_blocks = min_blocks(*made, decision.launch(), fusion.target);
   decision.details = {
       {"product",
        fmt::format("{} of {}x{}x{}", shape.batches(), shape.row_count(), shape.column_count(), shape.term_count())},
-      {"multiplied by", tiling.matrix ? "matrix instructions" : "multiply-adds"},
+      {"multiplied by", tiling.matrix() ? "matrix instructions" : "multiply-adds"},
       {"inside", shape.terms_inside ? "terms" : "columns"},
       {"a lane", fmt::format("{} columns by {} terms, {} steps at once", tiling.columns, tiling.terms, tiling.steps)},
       {"warps", fmt::format("{} along the terms, {} along the columns", tiling.term_warps, tiling.column_warps)}};

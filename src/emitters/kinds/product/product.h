@@ -35,27 +35,33 @@ struct ProductShape {
 
 /// Rows up to this are few: one more fragment of a matrix instruction than one.
 inline constexpr int64_t kMostRows = 16;
+/// Of s8 whose columns lie together: libraries want the terms together, and a transpose moves the weights twice more.
+/// As many as leave registers for what is read beside the sums of 8 columns a lane.
+inline constexpr int64_t kMostRowsOfBytes = 64;
 
 /// Lanes of a warp that stand along the columns.
 inline constexpr int64_t kLanesOfColumns = 8;
 /// Rows of one fragment of a matrix instruction.
 inline constexpr int64_t kFragmentRows = 8;
 
-/// The shape of a dot that the product emitter takes: at most kMostRows rows, more columns than rows, more terms than
-/// a loop has (indexing::kFewTerms), numbers of 8 bits and more that are not complex. Nothing of another instruction.
+/// The shape of a dot that the product emitter takes: at most kMostRows rows (or kMostRowsOfBytes), more columns than
+/// rows, more terms than a loop has (indexing::kFewTerms), numbers of 8 bits and more that are not complex. Nothing of
+/// another instruction.
 std::optional<ProductShape> product_shape(const hlo::Computation& computation, hlo::InstructionId id);
 
 /// The dimension of an array whose elements lie beside each other in the memory that it is read from: through
 /// elementwise operators and transposes, to what has an element for each of its own. -1 where all have one element.
 int64_t innermost_in_memory(const hlo::Computation& computation, hlo::InstructionId id);
 
-/// Whether its elements are computed by the matrix instructions of 16-bit floats, which sum in f32.
-bool uses_matrix_instructions(const hlo::Computation& computation, const ProductShape& shape);
+/// What multiplies the elements: multiply-adds, or the matrix instructions of 16-bit floats, which sum in f32, or of
+/// s8, which sum in s32.
+enum class ProductUnit { MultiplyAdds, Halves, Bytes };
+ProductUnit product_unit(const hlo::Computation& computation, hlo::InstructionId dot);
 
 /// How threads share the work. A warp's lanes stand 8 along the columns and 4 along the terms; a lane has `columns` and
 /// `terms` of them in each step. Warps of a block share the terms of a column, or have columns of their own.
 struct ProductTiling {
-  bool matrix = false;     ///< uses_matrix_instructions
+  ProductUnit unit = ProductUnit::MultiplyAdds;
   bool computed = false;   ///< weights are computed of what is read, in registers
   int64_t columns = 1;     ///< of a lane
   int64_t terms = 4;       ///< of a lane, in a step
@@ -64,13 +70,16 @@ struct ProductTiling {
   int64_t steps = 1;       ///< that a lane reads at once
   int64_t iterations = 1;  ///< each of so many steps
 
+  bool matrix() const { return unit != ProductUnit::MultiplyAdds; }
+  /// Terms of a lane that one matrix instruction takes.
+  int64_t fragment_terms() const { return unit == ProductUnit::Bytes ? 8 : 4; }
   int64_t warp_columns() const { return 8 * columns; }
   int64_t block_columns() const { return column_warps * warp_columns(); }
   int64_t step_terms() const { return 4 * terms; }
   int64_t covered_terms() const { return iterations * steps * term_warps * step_terms(); }
   int threads() const { return static_cast<int>(32 * term_warps * column_warps); }
   /// Rows that a lane has in the end, when lanes along the terms have added up what they have: a quarter of all.
-  int64_t lane_rows(int64_t rows) const { return matrix ? 2 * ((rows + 7) / 8) : (rows + 3) / 4; }
+  int64_t lane_rows(int64_t rows) const { return matrix() ? 2 * ((rows + 7) / 8) : (rows + 3) / 4; }
 };
 ProductTiling choose_product_tiling(const hlo::Computation& computation, const ProductShape& shape,
                                     const Target& target);
@@ -78,11 +87,16 @@ ProductTiling choose_product_tiling(const hlo::Computation& computation, const P
 /// Registers of a thread: its sums, what it reads in an iteration, and addresses.
 int64_t product_registers(const ProductTiling& tiling, const ProductShape& shape);
 
-/// Blocks that a multiprocessor has room for, by their threads and these registers; at least one.
+/// Shared memory of a block: what the warps that share terms have each summed up.
+int64_t product_shared_bytes(const ProductTiling& tiling, const ProductShape& shape, int64_t sum_bytes);
+
+/// Blocks that a multiprocessor has room for, by their threads, these registers and shared memory for sums of 32 bits;
+/// at least one.
 int64_t product_blocks(const ProductTiling& tiling, const ProductShape& shape, const Target& target);
 
-/// Instructions of all threads for the multiply-adds of a product, or its matrix instructions and what these need.
-double product_operations(const ProductTiling& tiling, const ProductShape& shape);
+/// Instructions of all threads for the multiply-adds of a product, or for its matrix instructions and what these need:
+/// as many as pass while tensor cores multiply, where that takes longer.
+double product_operations(const ProductTiling& tiling, const ProductShape& shape, const Target& target);
 
 /// Threads of a block that compute each element of the rows, on average: those of all warps along the columns, and
 /// where no matrix instructions share it among lanes, all lanes along the columns; rows and terms beyond the last too.
@@ -95,7 +109,6 @@ struct ProductPlan {
 
   int64_t column_tiles() const;
   int64_t blocks() const { return shape.batches() * column_tiles(); }
-  int64_t shared_bytes(int64_t sum_bytes) const;
 };
 /// Elements between the rows of a tile of parts, so that lanes along the terms write to banks of their own.
 int64_t product_padding(const ProductTiling& tiling);

@@ -67,6 +67,26 @@ TEST(ProductTiling, BlocksAreThereAtOnceWhereThatKeepsMemoryBusy) {
   }
 }
 
+/// Sums of many rows take registers and shared memory, of which a block has its own.
+TEST(ProductTiling, BlocksOfBytesHaveRoom) {
+  const Target& target = default_target();
+  for (const int64_t rows : {8, 24, 33, 64}) {
+    for (const int64_t columns : {4096, 11008, 22016}) {
+      const auto module = hlo::parse_module(text_of({"s8", "s8", "s32", 1, rows, columns, 4096}));
+      ASSERT_TRUE(module) << module.error().to_string();
+      const hlo::Computation& computation = (*module)->entry_computation();
+      const auto shape = product_shape(computation, computation.root);
+      ASSERT_TRUE(shape.has_value());
+      const ProductTiling tiling = choose_product_tiling(computation, *shape, target);
+      EXPECT_EQ(tiling.unit, ProductUnit::Bytes);
+      EXPECT_EQ(tiling.terms, tiling.fragment_terms());
+      EXPECT_GE(tiling.columns, 4);
+      EXPECT_LE(product_registers(tiling, *shape) * tiling.threads(), target.registers) << rows << " " << columns;
+      EXPECT_LE(product_shared_bytes(tiling, *shape, 4), target.shared_memory) << rows << " " << columns;
+    }
+  }
+}
+
 std::string text_of(const Example& of) {
   const auto array = [&](const std::string& type, std::vector<int64_t> dims) {
     if (of.batch > 1) dims.insert(dims.begin(), of.batch);
@@ -149,6 +169,20 @@ TEST(Products, MultiplyAdds) {
   }
 }
 
+TEST(Products, OfBytes) {
+  for (const int64_t rows : {2, 16, 17, 33, 64}) {
+    check({"s8", "s8", "s32", 1, rows, 144, 192, true, false, true}, "matrix instructions");
+    // Columns and terms that are no multiples of anything; the last steps have no terms.
+    check({"s8", "s8", "s32", 1, rows, 75, 101, true, rows % 2 == 0}, "matrix instructions");
+    check({"s8", "s8", "s32", 1, rows, 80, 200}, "matrix instructions");
+  }
+  check({"s8", "s8", "s32", 1, 7, 48, 192, false}, "matrix instructions");
+  check({"s8", "s8", "s32", 2, 16, 35, 67, false, true}, "matrix instructions");
+  check({"s8", "s4", "s32", 1, 20, 96, 128, true, false, true}, "matrix instructions");
+  check({"s8", "s8", "s32", 3, 18, 64, 96}, "matrix instructions");
+  check({"s8", "s8", "s8", 1, 5, 64, 96}, "multiply-adds");  // its sums wrap at 8 bits
+}
+
 TEST(Products, WeightsOfNarrowTypes) {
   for (const char* stored : {"s4", "u4", "s8", "f8e4m3fn", "f8e5m2"}) {
     for (const bool left : {false, true})
@@ -189,6 +223,39 @@ TEST(Products, OfAnyShape) {
   }
 }
 
+TEST(Products, OfBytesOfAnyShape) {
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    Random random(seed);
+    const auto below = [&](int64_t n) { return static_cast<int64_t>(random.below(static_cast<uint64_t>(n))); };
+    Example it{"s8", below(3) == 0 ? "s4" : "s8", "s32"};
+    it.columns_inside = below(3) > 0;
+    it.rows = 1 + below(it.columns_inside ? kMostRowsOfBytes : kMostRows);
+    it.columns = it.rows + 1 + below(200);
+    if (below(2) == 0) it.columns = (it.columns + 15) / 16 * 16;
+    it.terms = 64 + below(300);
+    if (below(2) == 0) it.terms = it.terms / 16 * 16;
+    it.left = below(2) == 0;
+    it.epilogue = below(2) == 0;
+    check(it, "matrix instructions");
+  }
+}
+
+/// Bytes are read in vectors and turned by permutations, four columns' terms at a time.
+TEST(Products, InstructionsForBytes) {
+  for (const auto& [rows, load] : {std::pair(8, "v4.u32"), std::pair(33, "u64")}) {
+    const auto module = hlo::parse_module(text_of({"s8", "s8", "s32", 1, rows, 22016, 4096}));
+    ASSERT_TRUE(module) << module.error().to_string();
+    const auto kernel = emit_fusion(**module, (*module)->entry, "fused", {.only = "product"});
+    ASSERT_TRUE(kernel) << kernel.error().to_string();
+    const auto ptx = kernel->text(Form::Ptx);
+    ASSERT_TRUE(ptx) << ptx.error().to_string();
+    for (const char* has : {"mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32", "prmt.b32", load})
+      EXPECT_NE(ptx->find(has), std::string::npos) << has << *ptx;
+    for (const char* without : {"ld.global.u8", "ld.global.nc.u8", "ld.global.u32", "ld.global.nc.u32", "bfe."})
+      EXPECT_EQ(ptx->find(without), std::string::npos) << without << *ptx;
+  }
+}
+
 /// Narrow integers become floats by byte permutations, and pairs of them words of the matrix instruction.
 TEST(Products, InstructionsForNarrowIntegers) {
   const char* types[] = {"s8", "s4", "u8", "u4"};
@@ -219,6 +286,9 @@ TEST(Products, ThatAreRefused) {
   const char* none = "no product of few rows and many terms stands behind all roots by operators that keep places";
   EXPECT_EQ(refusal(text_of({"f32", "f32", "f32", 1, 17, 64, 128})), none);
   EXPECT_EQ(refusal(text_of({"f32", "f32", "f32", 1, 8, 64, 63})), none);
+  // Libraries take bytes whose terms lie together as they are.
+  EXPECT_EQ(refusal(text_of({"s8", "s8", "s32", 1, 17, 64, 128, false})), none);
+  EXPECT_EQ(refusal(text_of({"s8", "s8", "s32", 1, 65, 128, 128})), none);
   EXPECT_EQ(refusal("HloModule m\nENTRY e { ROOT x = f32[4] parameter(0) }\n"), "there is no product");
   EXPECT_EQ(
       refusal("HloModule m\nENTRY e {\n x = f32[4,128] parameter(0)\n y = f32[128,64] parameter(1)\n d = f32[4,64] "
@@ -253,6 +323,14 @@ TEST(Products, NarrowWeightsAreReadAsTheyAre) {
     EXPECT_EQ(text.find("cuBLASLt "), std::string::npos) << text;
     EXPECT_EQ(text.find("emitter          loop"), std::string::npos) << text;
   }
+  // Bytes whose columns lie together: a library would want them transposed, and rows and columns padded.
+  for (const int64_t rows : {5, 24, 33, 64}) {
+    const std::string text = explained({"s8", "s8", "s32", 1, rows, 3001, 4099, true, false, true});
+    EXPECT_NE(text.find("emitter          product"), std::string::npos) << text;
+    EXPECT_EQ(text.find("cuBLASLt "), std::string::npos) << text;
+    EXPECT_EQ(text.find("emitter          transpose"), std::string::npos) << text;
+  }
+  EXPECT_NE(explained({"s8", "s8", "s32", 1, 33, 4096, 4096, false}).find("cuBLASLt"), std::string::npos);
   // Many rows are the library's.
   EXPECT_NE(explained({"bf16", "s8", "bf16", 1, 512, 14336, 4096, true, false, true}).find("cuBLASLt"),
             std::string::npos);
