@@ -130,7 +130,7 @@ class LatentDecode(nn.Module):
 
     def forward(self, x):
         batch, at = len(x), self.at
-        place = torch.tensor([at], device=x.device)
+        place = torch.full((1,), at, device=x.device)
         q = self.q_up(self.q_norm(self.q_down(x))).view(batch, self.heads, 1, self.size + self.rotary)
         q, q_rotary = torch.split(q, [self.size, self.rotary], -1)
         q_rotary = rotated(q_rotary, place)
@@ -483,7 +483,7 @@ class StandardisedFocal(nn.Module):
 
 @model("standardised-focal-train", torch.float32)
 def _(small):
-    width, groups, classes, batch, size = (4, 2, 3, 3, 9) if small else (45, 5, 37, 11, 97)
+    width, groups, classes, batch, size = (6, 2, 5, 7, 13) if small else (45, 5, 37, 11, 97)
     return StandardisedFocal(width, groups, classes), \
         (torch.randn(batch, 3, size, size), (torch.rand(batch, classes) < 0.4).float())
 

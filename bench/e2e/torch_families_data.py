@@ -130,7 +130,8 @@ class FactorisedBags(nn.Module):
             crossed = flat * (crossed @ weight)[:, None] + crossed
         deep = self.deep(torch.cat((crossed, dense), 1))
         logit = (self.first(indices[0], offsets[0]) + deep).squeeze(-1) + pairs
-        return F.binary_cross_entropy_with_logits(wide(logit), wide(clicked), pos_weight=wide(clicked.new_tensor(3.0)))
+        weight = wide(clicked.new_full((), 3.0))
+        return F.binary_cross_entropy_with_logits(wide(logit), wide(clicked), pos_weight=weight)
 
 
 @model("factorised-bags-train", torch.float32)

@@ -230,7 +230,7 @@ class EarlyExit(nn.Module):
         def step(i, z, change):
             after = torch.tanh(z @ self.inner + x)
             return i + 1, after, (after - z).abs().amax()
-        start = torch.tensor(0, device=x.device), torch.zeros_like(x), torch.tensor(1.0, device=x.device, dtype=x.dtype)
+        start = torch.zeros((), dtype=torch.long, device=x.device), torch.zeros_like(x), x.new_ones(())
         steps, z, _ = torch._higher_order_ops.while_loop(goes_on, step, start)
         return self.head(z), steps
 
@@ -279,7 +279,7 @@ class LatticeBoltzmann(nn.Module):
         self.steps, self.rate = steps, rate
         self.register_buffer("speeds", torch.tensor([[x, y] for x in (0, 1, -1) for y in (0, 1, -1)]).float())
         self.register_buffer("shares", torch.tensor([4, 1, 1, 1, 1 / 4, 1 / 4, 1, 1 / 4, 1 / 4]) / 9)
-        self.opposite = [0, 2, 1, 6, 8, 7, 3, 5, 4]
+        self.register_buffer("opposite", torch.tensor([0, 2, 1, 6, 8, 7, 3, 5, 4]))
 
     def forward(self, f, wall, places, masses):
         for _ in range(self.steps):
