@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Models of many families at odd sizes, by torch.compile with Strata's backend and with its own at max-autotune.
 
-usage: odd_models.py [--models NAME,…] [--effort none|quick|full] [--results FILE.json] [--small] [--no-max-autotune]
-                     [--list]
+usage: odd_models.py [--families odd|torch] [--models NAME,…] [--effort none|quick|full] [--results FILE.json]
+                     [--small] [--no-max-autotune] [--list]
 
-The models are those of odd_families.py, of bf16 or f16 with random weights. Those whose name ends in "-train" run
-forward and backward; their results are the loss and the gradients of all parameters. A model's graph may be broken
-where Dynamo breaks it, which "graphs" of the results counts for Strata.
+The models are those of odd_families.py, of bf16 or f16 with random weights, or those of torch_families*.py,
+some of them of f32. Those whose name ends in "-train" run forward and backward; their results are the loss and the
+gradients of all parameters. A model's graph may be broken where Dynamo breaks it, which "graphs" of the results counts
+for Strata.
 
 Two times for each: a call from Python, by events around it, and a replay of a CUDA graph that holds it; medians of 50,
 in microseconds. Errors are relative to float64 on the same weights, in norm, the largest of the results'. Models where
@@ -19,6 +20,7 @@ type, count as failed. The exit code is the number of failed models.
 import argparse
 import copy
 import gc
+import importlib
 import math
 import pathlib
 import sys
@@ -26,10 +28,10 @@ import time
 
 import torch
 
-from odd_families import MODELS
 from paper_models import Clock, mean, relative, write
 from strata import torch_backend
 
+FAMILIES = {"odd": ["odd_families"], "torch": ["torch_families", "torch_families_data", "torch_families_math"]}
 WAYS = {"eager": None, "max-autotune": {"mode": "max-autotune-no-cudagraphs"}, "strata": {}}
 
 
@@ -63,7 +65,7 @@ def largest_error(found, expected):
 
 def measure(name, given):
     """A row of the table: times and errors of each way to run the model."""
-    build, dtype = MODELS[name]
+    build, dtype = given.table[name]
     torch.manual_seed(0)
     train = name.endswith("-train")
     with torch.device(given.device):
@@ -97,8 +99,8 @@ def measure(name, given):
             row["us"][way] = clock.microseconds(lambda f=function: step(f))
             row["graph_us"][way] = clock.replayed(lambda f=function: step(f))
         except Exception as reason:  # the other ways are measured nevertheless
-            said = str(reason).strip().splitlines() or [""]
-            row["failed"][way] = f"{type(reason).__name__}: {said[0][:300]}"
+            said = " ".join(str(reason).strip().splitlines()[:2])
+            row["failed"][way] = f"{type(reason).__name__}: {said[:300]}"
         if way == "strata":
             row["in_torch"] = sorted({op for op, _, _ in torch_backend.FALLBACKS})
             row["reasons"] = sorted({f"{op}: {why}" for op, why, _ in torch_backend.FALLBACKS})
@@ -129,25 +131,28 @@ def shown(row):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", default=",".join(MODELS))
+    parser.add_argument("--families", default="odd", choices=FAMILIES)
+    parser.add_argument("--models", help="all of the families', unless given")
     parser.add_argument("--effort", default="quick", choices=["none", "quick", "full"])
     parser.add_argument("--results", type=pathlib.Path)
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--no-max-autotune", action="store_true")
     parser.add_argument("--list", action="store_true")
     given = parser.parse_args()
+    given.table = [importlib.import_module(name) for name in FAMILIES[given.families]][0].MODELS
     if given.list:
-        return print("\n".join(MODELS))
-    unknown = [name for name in given.models.split(",") if name not in MODELS]
+        return print("\n".join(given.table))
+    names = given.models.split(",") if given.models else list(given.table)
+    unknown = [name for name in names if name not in given.table]
     if unknown:
-        parser.error(f"no model {unknown[0]!r}; there are {', '.join(MODELS)}")
+        parser.error(f"no model {unknown[0]!r}; there are {', '.join(given.table)}")
     given.device = "cuda" if torch.cuda.is_available() else "cpu"
     if given.device == "cpu" and not given.small:
         parser.error("there is no GPU; --small tries the script without one")
     print(f"{'model':20} {'eager':>19} {'max-autotune':>19} {'Strata':>19}  {'times as fast':13} error (eager's), "
           f"compile time   µs: called | CUDA graph", flush=True)
     rows, failed = [], 0
-    for name in given.models.split(","):
+    for name in names:
         try:
             row = measure(name, given)
         except Exception as reason:  # a table goes on with the next model
