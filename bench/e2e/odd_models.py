@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Models of many families at odd sizes, by torch.compile with Strata's backend and with its own at max-autotune.
+"""Models of many families at odd sizes, by torch.compile with Strata's backend and with its own.
 
 usage: odd_models.py [--families odd|torch] [--models NAME,…] [--effort none|quick|full] [--results FILE.json]
-                     [--small] [--no-max-autotune] [--list]
+                     [--peer max-autotune-no-cudagraphs|default|none] [--small] [--list]
 
 The models are those of odd_families.py, of bf16 or f16 with random weights, or those of torch_families*.py,
 some of them of f32. Those whose name ends in "-train" run forward and backward; their results are the loss and the
@@ -11,9 +11,10 @@ for Strata.
 
 Two times for each: a call from Python, by events around it, and a replay of a CUDA graph that holds it; medians of 50,
 in microseconds. Errors are relative to float64 on the same weights, in norm, the largest of the results'. Models where
-Strata's is more than twice the largest of eager's and max-autotune's, and more than a unit in the last place of the
+Strata's is more than twice the largest of eager's and the peer's, and more than a unit in the last place of the
 type, count as failed. The exit code is the number of failed models.
 
+--peer: the mode of torch.compile with its own backend, the first unless given; none: it is left out.
 --small: tiny sizes, so that a machine without a GPU can try the script; its times mean nothing.
 """
 
@@ -32,7 +33,6 @@ from paper_models import Clock, mean, relative, write
 from strata import torch_backend
 
 FAMILIES = {"odd": ["odd_families"], "torch": ["torch_families", "torch_families_data", "torch_families_math"]}
-WAYS = {"eager": None, "max-autotune": {"mode": "max-autotune-no-cudagraphs"}, "strata": {}}
 
 
 def results_of(model, inputs, train):
@@ -79,8 +79,9 @@ def measure(name, given):
     step, clock = results_of(model, inputs, train), Clock(given.device)
     row = {"model": name, "type": str(dtype).removeprefix("torch."), "us": {}, "graph_us": {}, "error": {},
            "compile_s": {}, "failed": {}}
-    for way, options in WAYS.items():
-        if way == "max-autotune" and given.no_max_autotune:
+    ways = {"eager": None, given.peer: {"mode": given.peer}, "strata": {}}
+    for way, options in ways.items():
+        if way == "none":
             continue
         torch._dynamo.reset()
         torch_backend.FALLBACKS.clear()
@@ -113,18 +114,18 @@ def measure(name, given):
     return row
 
 
-def shown(row):
+def shown(row, peer):
     def cell(way):
         found = (row[times].get(way) for times in ("us", "graph_us"))
         return " | ".join("-" if us is None else f"{us:.1f}" for us in found)
 
     def faster(times):
-        peer, ours = row[times].get("max-autotune"), row[times].get("strata")
-        return f"{peer / ours:.2f}" if peer and ours else "-"
+        theirs, ours = row[times].get(peer), row[times].get("strata")
+        return f"{theirs / ours:.2f}" if theirs and ours else "-"
     error, eager = (row["error"].get(way, math.nan) for way in ("strata", "eager"))
     failed = " ".join(f"[{way} failed: {why}]" for way, why in row["failed"].items())
     graphs = f"{row['graphs']} graphs " if row["graphs"] != 1 else ""
-    return (f"{row['model']:20} {cell('eager'):>19} {cell('max-autotune'):>19} {cell('strata'):>19}  "
+    return (f"{row['model']:20} {cell('eager'):>19} {cell(peer):>19} {cell('strata'):>19}  "
             f"{faster('us'):>5} | {faster('graph_us'):5} {error:.1e} ({eager:.1e}) {row['compile_s'].get('strata', math.nan):6.1f} "
             f"{'' if row['agrees'] else 'DIFFERS '}{graphs}{' '.join(row['in_torch'])} {failed}").rstrip()
 
@@ -136,7 +137,8 @@ def main():
     parser.add_argument("--effort", default="quick", choices=["none", "quick", "full"])
     parser.add_argument("--results", type=pathlib.Path)
     parser.add_argument("--small", action="store_true")
-    parser.add_argument("--no-max-autotune", action="store_true")
+    parser.add_argument("--peer", default="max-autotune-no-cudagraphs",
+                        choices=["max-autotune-no-cudagraphs", "default", "none"], help="torch.compile's mode")
     parser.add_argument("--list", action="store_true")
     given = parser.parse_args()
     given.table = [importlib.import_module(name) for name in FAMILIES[given.families]][0].MODELS
@@ -149,7 +151,7 @@ def main():
     given.device = "cuda" if torch.cuda.is_available() else "cpu"
     if given.device == "cpu" and not given.small:
         parser.error("there is no GPU; --small tries the script without one")
-    print(f"{'model':20} {'eager':>19} {'max-autotune':>19} {'Strata':>19}  {'times as fast':13} error (eager's), "
+    print(f"{'model':20} {'eager':>19} {'torch.compile':>19} {'Strata':>19}  {'times as fast':13} error (eager's), "
           f"compile time   µs: called | CUDA graph", flush=True)
     rows, failed = [], 0
     for name in names:
@@ -162,15 +164,15 @@ def main():
             continue
         failed += not row["agrees"]
         rows.append(row)
-        print(shown(row), flush=True)
+        print(shown(row, given.peer), flush=True)
         if given.results:
-            write(given, rows)
+            write(given, rows, given.peer)
         gc.collect()
         if given.device == "cuda":
             torch.cuda.empty_cache()
-    if mean(rows, "us"):
-        graph = mean(rows, "graph_us")
-        print(f"geometric mean: {mean(rows, 'us'):.2f} times as fast as max-autotune when called"
+    if called := mean(rows, "us", given.peer):
+        graph = mean(rows, "graph_us", given.peer)
+        print(f"geometric mean: {called:.2f} times as fast as torch.compile ({given.peer}) when called"
               + (f", {graph:.2f} in a CUDA graph" if graph else ""))
     sys.exit(min(failed, 100))
 

@@ -263,9 +263,9 @@ def shown(row):
             f"{'' if row['agrees'] else 'DIFFERS '}{' '.join(row['in_torch'])}")  # fmt: skip
 
 
-def mean(rows, times):
-    found = [row[times]["max-autotune"] / row[times]["strata"] for row in rows
-             if row[times].get("max-autotune") and row[times].get("strata")]  # fmt: skip
+def mean(rows, times, peer="max-autotune"):
+    found = [row[times][peer] / row[times]["strata"] for row in rows
+             if row[times].get(peer) and row[times].get("strata")]  # fmt: skip
     return math.exp(sum(map(math.log, found)) / len(found)) if found else None
 
 
@@ -315,12 +315,13 @@ def main():
     sys.exit(min(failed, 100))
 
 
-def write(given, rows):
+def write(given, rows, peer="max-autotune"):
     device = torch.cuda.get_device_name(0) if given.device == "cuda" else "host"
     command = " ".join([pathlib.Path(sys.argv[0]).name, *sys.argv[1:]])
     given.results.write_text(json.dumps({
         "device": device, "date": datetime.date.today().isoformat(), "torch": torch.__version__, "command": command,
-        "means": {times: mean(rows, times) for times in ("us", "graph_us")}, "rows": rows}, indent=1) + "\n")  # fmt: skip
+        "means": {times: mean(rows, times, peer) for times in ("us", "graph_us")},
+        "rows": rows}, indent=1) + "\n")  # fmt: skip
 
 
 if __name__ == "__main__":
