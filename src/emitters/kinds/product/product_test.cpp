@@ -170,16 +170,13 @@ TEST(Products, MultiplyAdds) {
 }
 
 TEST(Products, OfBytes) {
-  for (const int64_t rows : {2, 16, 17, 33, 64}) {
-    check({"s8", "s8", "s32", 1, rows, 144, 192, true, false, true}, "matrix instructions");
-    // Columns and terms that are no multiples of anything; the last steps have no terms.
-    check({"s8", "s8", "s32", 1, rows, 75, 101, true, rows % 2 == 0}, "matrix instructions");
-    check({"s8", "s8", "s32", 1, rows, 80, 200}, "matrix instructions");
-  }
+  check({"s8", "s8", "s32", 1, 17, 144, 192, true, false, true}, "matrix instructions");
+  // Columns and terms that are no multiples of anything; the last steps have no terms.
+  check({"s8", "s8", "s32", 1, 33, 75, 101, true, true}, "matrix instructions");
+  check({"s8", "s8", "s32", 1, kMostRowsOfBytes, 80, 200}, "matrix instructions");
   check({"s8", "s8", "s32", 1, 7, 48, 192, false}, "matrix instructions");
   check({"s8", "s8", "s32", 2, 16, 35, 67, false, true}, "matrix instructions");
   check({"s8", "s4", "s32", 1, 20, 96, 128, true, false, true}, "matrix instructions");
-  check({"s8", "s8", "s32", 3, 18, 64, 96}, "matrix instructions");
   check({"s8", "s8", "s8", 1, 5, 64, 96}, "multiply-adds");  // its sums wrap at 8 bits
 }
 
@@ -224,7 +221,7 @@ TEST(Products, OfAnyShape) {
 }
 
 TEST(Products, OfBytesOfAnyShape) {
-  for (uint64_t seed = 1; seed <= 10; ++seed) {
+  for (uint64_t seed = 1; seed <= 4; ++seed) {
     Random random(seed);
     const auto below = [&](int64_t n) { return static_cast<int64_t>(random.below(static_cast<uint64_t>(n))); };
     Example it{"s8", below(3) == 0 ? "s4" : "s8", "s32"};
