@@ -52,6 +52,7 @@ class Fuser {
       pairs_.pop();
       if (best.producer_version != version(best.producer) || best.consumer_version != version(best.consumer)) continue;
       if (!best.rated) {
+        if (has_worked_long()) continue;
         add_pair(best.producer, best.consumer, best.siblings, gain_of(best.producer, best.consumer));
         continue;
       }
@@ -81,8 +82,17 @@ class Fuser {
       KernelTime never;
       never.all = std::numeric_limits<double>::infinity();
       if (!in_place && kernels_->writes_apart(group, outputs)) return never;
+      work_.instructions_built += static_cast<int64_t>(group.size());
       return time_of_part(part(group), in_place);
     });
+  }
+
+  /// Whether so many parts were built to be priced that readers of one array are no longer thought of. An unrolled loop
+  /// has as many products by one array as steps, and each pair of the groups that they make is a kernel of its own to
+  /// be planned: the work would grow with the third power of the steps. So it is bounded, by a share of each instruction.
+  bool has_worked_long() const {
+    constexpr int64_t kMostBuilt = 100;  // times each instruction
+    return work_.instructions_built > kMostBuilt * std::ssize(computation_.instructions);
   }
 
   KernelTime time_of_part(const ProgramPart& part, bool in_place) {

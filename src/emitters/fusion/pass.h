@@ -76,6 +76,7 @@ inline constexpr size_t kMostInstructions = 400;
 
 /// What fuse() has done, for tests that count it.
 struct FusionWork {
+  int64_t instructions_built = 0;  ///< of groups that became parts to be priced
   int64_t instructions_rated = 0;  ///< of all groups whose time was asked for
   int64_t kernels_rated = 0;       ///< of different structure, whose time was estimated (Ratings::computed)
 };
