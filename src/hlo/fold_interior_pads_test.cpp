@@ -57,7 +57,7 @@ TEST(FoldInteriorPads, ComputesTheSame) {
     const auto& [combiner, value] = combiners[between(0, 5)];
     Case it{"f32", combiner, value};
     for (int64_t d = 0; d < between(1, 3); ++d) {
-      it.dims.push_back(between(3, 7));
+      it.dims.push_back(between(5, 8));  // with what is cut off, no less than a window
       it.low.push_back(between(-1, 2));
       it.high.push_back(between(-1, 2));
       it.interior.push_back(between(0, 3));
@@ -73,7 +73,9 @@ TEST(FoldInteriorPads, ComputesTheSame) {
     const Module changed = fold_interior_pads(**module);
     ASSERT_TRUE(verify(changed)) << text << print(changed);
     ++(has_pad(changed) ? left : folded);
-    if (value == std::string("0") && combiner != std::string("add")) EXPECT_TRUE(has_pad(changed)) << text;
+    if (value == std::string("0") && combiner != std::string("add")) {
+      EXPECT_TRUE(has_pad(changed)) << text;
+    }
     const auto arguments = typical_arguments((*module)->entry_computation(), seed);
     const auto expected = evaluate(**module, arguments), actual = evaluate(changed, arguments);
     ASSERT_TRUE(expected && actual) << text;
