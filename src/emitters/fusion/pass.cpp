@@ -87,9 +87,8 @@ class Fuser {
     });
   }
 
-  /// Whether so many parts were built to be priced that readers of one array are no longer thought of. An unrolled loop
-  /// has as many products by one array as steps, and each pair of the groups that they make is a kernel of its own to
-  /// be planned: the work would grow with the third power of the steps. So it is bounded, by a share of each instruction.
+  /// Whether so many parts were built to be priced that readers of one array are no longer thought of. In an unrolled
+  /// loop this work grows with the third power of the steps. So it is bounded, by a share of each instruction.
   bool has_worked_long() const {
     constexpr int64_t kMostBuilt = 100;  // times each instruction
     return work_.instructions_built > kMostBuilt * std::ssize(computation_.instructions);

@@ -105,8 +105,8 @@ TEST_P(DecodeImages, CompileForAllTargets) {
     EXPECT_LE(code->use.registers, 168);  // of 320 threads
     if (batch > 1) continue;
     // The same as a graph of kernels, two blocks of 288 threads to a multiprocessor.
-    const auto graph = compile_cuda_code(image->text(names), *target, false, kSpilled, nullptr,
-                                         static_cast<int>(names.size()));
+    const auto graph =
+        compile_cuda_code(image->text(names), *target, false, kSpilled, nullptr, static_cast<int>(names.size()));
     ASSERT_TRUE(graph) << graph.error().to_string();
     EXPECT_LE(graph->use.registers, 112);
     EXPECT_EQ(graph->use.spilled_bytes, 0);
@@ -118,7 +118,7 @@ INSTANTIATE_TEST_SUITE_P(Families, DecodeImages, testing::Values(ModelFamily::Qw
 
 /// What a session does with shared memory: scratch for the largest function, the rest for the ring.
 TEST(DecodeImage, OfKnownModelsFitsSharedMemoryWithBatches) {
-  constexpr int64_t kRing = 131'072;  // two windows, and stages that eight warps have
+  constexpr int64_t kRing = 131'072;         // two windows, and stages that eight warps have
   constexpr int64_t kRingOfAmpere = 81'920;  // five stages of 16 KB at least, less than one for each warp
   for (const std::string& name : preset_names()) {
     ModelConfig config = *preset_config(name);

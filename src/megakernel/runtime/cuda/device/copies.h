@@ -1,6 +1,6 @@
 // How constants come to shared memory, and the barriers that they count at: by bulk copies from Hopper on, by
-// asynchronous copies of 16 bytes before (sm_80), which the loading thread issues itself. Each instruction is as the PTX
-// ISA has it; part of the device code as text.
+// asynchronous copies of 16 bytes before (sm_80), which the loading thread issues itself. Each instruction is as the
+// PTX ISA has it; part of the device code as text.
 #pragma once
 
 #include "megakernel/runtime/cuda/words.h"
@@ -45,9 +45,10 @@ STRATA_DEVICE bool wait_a_while(CudaBarrier& b, unsigned parity) {
 }
 /// Starts a copy that counts at the barrier. Places and bytes are multiples of 16.
 STRATA_DEVICE void start_copy(void* to, const void* from, unsigned bytes, CudaBarrier& b, unsigned long long policy) {
+  const unsigned place = shared_address(to);
   asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::"r"(
-          shared_address(to)),
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::
+          "r"(place),
       "l"(from), "r"(bytes), "r"(shared_address(&b)), "l"(policy)
       : "memory");
 }
