@@ -1,6 +1,8 @@
 #include "superopt/optimize_part.h"
 
+#include <algorithm>
 #include <chrono>
+#include <cmath>
 
 #include "superopt/codegen/generate.h"
 #include "superopt/partition/prologues.h"
@@ -38,9 +40,15 @@ Result<SearchResult> search_stable(const GraphPtr& program, const SuperoptimizeO
   STRATA_TRY(SearchResult first, search_until(stable, options, deadline.share(0.5)));
   STRATA_TRY(SearchResult second, search_until(program, options, deadline));
   first.graphs.insert(first.graphs.end(), second.graphs.begin(), second.graphs.end());
-  std::stable_sort(first.graphs.begin(), first.graphs.end(), [&](const GraphPtr& a, const GraphPtr& b) {
-    return scheduled_cost(*a, *options.search.target).seconds < scheduled_cost(*b, *options.search.target).seconds;
-  });
+  // Estimating a graph takes milliseconds, so each is estimated once, and after the time limit none: those stay last.
+  std::vector<std::pair<double, GraphPtr>> estimated;
+  for (GraphPtr& graph : first.graphs) {
+    const bool late = deadline.passed();
+    const double seconds = late ? HUGE_VAL : scheduled_cost(*graph, *options.search.target).seconds;
+    estimated.emplace_back(seconds, std::move(graph));
+  }
+  std::stable_sort(estimated.begin(), estimated.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::transform(estimated.begin(), estimated.end(), first.graphs.begin(), [](auto& one) { return one.second; });
   first.statistics += second.statistics;
   first.stop_reason = std::max(first.stop_reason, second.stop_reason);
   if (!second.left_out.empty()) first.left_out += (first.left_out.empty() ? "" : "; ") + second.left_out;

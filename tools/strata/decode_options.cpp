@@ -234,7 +234,7 @@ void add_decode_options(CLI::App& app, DecodeCommand& command) {
   app.add_option("--cache", command.cache, "folder of the cache of compiled code; default ~/.cache/strata");
   app.add_flag("--no-cache", command.no_cache, "neither read nor write the cache");
   add_optional(app, "--capacity", command.capacity, {1, kMostPositions},
-               "positions of the caches; default: what is needed");
+               "positions of the caches, at least; default: what is needed");
   app.add_option("--device", command.device,
                  "gpu; host: the interpreter; host-kernel: the GPU's code, compiled for the host by c++; both for "
                  "small models")

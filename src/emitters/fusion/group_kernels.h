@@ -58,7 +58,7 @@ class GroupKernels {
   const std::vector<bool>& used_;
   const std::vector<bool>& everywhere_;
   /// Of instructions: Ratings::kind_of it, and of a parameter of its shape; kinds are without the places of slices of
-  /// an array of which no two overlap, since no time depends on them.
+  /// an array of which no two overlap, since times hardly depend on them.
   std::vector<int32_t> kinds_, shapes_;
   std::vector<int> long_reductions_;  ///< long_reductions()
   std::vector<bool> plain_;           ///< whether an instruction is priced without a part

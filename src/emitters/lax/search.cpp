@@ -198,7 +198,7 @@ class Searcher {
   Result<void> generate(Superoptimized& found, const SuperoptimizeOptions& work) const {
     const Candidate& best = found.candidates.front();
     Passes passes = work.passes;
-    passes.grouping = false;  // as of programs that tuning did not time
+    passes.grouping = false;  // a part's kernels are steps of its module; groups of these were not tried
     STRATA_TRY(found.code, generate_cuda(*best.graph, target_, best.schedules, passes));
     found.compile_error.reset();
     if (auto cubin = cubin_of(found.code.source, target_, work.cache)) {

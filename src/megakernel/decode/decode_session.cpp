@@ -10,6 +10,7 @@
 #include "megakernel/decode/step_parts.h"
 #include "megakernel/models/bf16.h"
 #include "megakernel/models/rope.h"
+#include "megakernel/runtime/cuda/words.h"
 #include "megakernel/tasks/device/strata_sequence.h"
 #include "megakernel/tgraph/compile.h"
 
@@ -64,7 +65,10 @@ Result<void> DecodeSession::compile_step() {
     return with_remedy(invalid("recording tasks takes time, so no form is chosen by time"), "choose a form");
   Machine& machine = options_.machine;
   const Target& target = target_->machine();
-  machine.workers = std::min(machine.workers, target.multiprocessors);
+  // Without tasks that are just in time there are no schedulers.
+  const bool has_schedulers = !options_.without.ahead_of_time.empty();
+  const int others = has_schedulers ? (machine.schedulers + kBlockSchedulers - 1) / kBlockSchedulers : 0;
+  machine.workers = std::min(machine.workers, target.multiprocessors - others);
   options_.capacity = cache_positions(config_, options_.batch, options_.capacity, {.workers = machine.workers});
   STRATA_TRY(image_, decode_image(config_, {options_.batch, options_.capacity, DType::BF16}, machine, target));
   divide_shared_memory(image_.operators, target, machine);

@@ -23,10 +23,9 @@ struct UncopiedFront {
 /// By result of the concatenation.
 using UncopiedFronts = std::map<TensorId, UncopiedFront>;
 
-/// Those of `free` operators, which emitters write (emission.h), whose result nobody
-/// reads but block graphs with products, and no tile of which crosses the seam. What is left as a front lies row-major,
-/// is written by none of the free ones, and can be copied in pieces as large as those of the whole. `views` and
-/// `strided` as in ir/views.h.
+/// Those of `free` operators, which emitters write (emission.h). Only block graphs with products read their results,
+/// and no tile that these read crosses the seam. What is left as a front lies row-major, is written by none of the free
+/// ones, and can be copied in pieces as large as those of the whole. `views` and `strided` as in ir/views.h.
 UncopiedFronts uncopied_fronts(const Graph& graph, const std::vector<bool>& free, const std::vector<bool>& views,
                                const std::vector<bool>& strided);
 
