@@ -87,8 +87,8 @@ class Fuser {
     });
   }
 
-  /// Whether so many parts were built to be priced that pairs of readers of one array are no longer rated. In an unrolled
-  /// loop this work grows with the third power of the steps. So it is bounded, by a share of each instruction.
+  /// Whether so many parts were built to be priced that pairs of readers of one array are no longer rated: of unrolled
+  /// loops this work grows with the third power of the steps. So it is bounded, by a share of each instruction.
   bool has_worked_long() const {
     constexpr int64_t kMostBuilt = 100;  // times each instruction
     return work_.instructions_built > kMostBuilt * std::ssize(computation_.instructions);
