@@ -11,6 +11,8 @@ from torch import nn  # noqa: E402
 from torch_helpers import array, assert_same, check, check_training, compiled, lowered  # noqa: E402
 
 from strata import torch_backend  # noqa: E402
+from strata.torch_backend.composites import COMPOSITES  # noqa: E402
+from strata.torch_backend.writer import read_constants_as_they_are  # noqa: E402
 
 aten = torch.ops.aten
 
@@ -271,3 +273,93 @@ def test_lists_of_arrays():
             run(optimizer.step)()
         steps.append([p.detach() for p in weights])
     assert_same(steps[1], steps[0], 256)
+
+
+# What only GPUs have as one operator: the functions that take it apart, beside torch on the processor.
+
+def of_gpu(name):
+    return COMPOSITES[getattr(aten, name).default]
+
+
+def same_gradients(results, inputs, found):
+    """Gradients of results' sums by weights, beside those that a composite gives."""
+    weights = [torch.randn_like(x) for x in results]
+    expected = torch.autograd.grad([*results], inputs, weights)
+    for one, other in zip(found(*weights), expected, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("has_bias", [True, False])
+@pytest.mark.parametrize("kind, gates", [("lstm", 4), ("gru", 3)])
+def test_recurrent_cells_as_gpus_have_them(kind, gates, has_bias):
+    width = 5
+    x, h = (torch.randn(3, gates * width, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    state, cell = (torch.randn(3, width, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    biases = [torch.randn(gates * width, dtype=torch.float64, requires_grad=True) for _ in range(2 * has_bias)]
+    one = torch.eye(gates * width, dtype=torch.float64)
+    if kind == "lstm":
+        # The products are the gates themselves: by a unit matrix, and by none of the state.
+        no_state = torch.zeros(gates * width, width, dtype=torch.float64)
+        expected = torch.lstm_cell(x + h, (state, cell), one, no_state, *biases)
+        new, new_cell, saved = of_gpu("_thnn_fused_lstm_cell")(x, h, cell, *biases)
+        found = new, new_cell
+        inputs = [x, cell, *biases[:1]]
+
+        def gradients(of_new, of_cell):
+            return [g for g in of_gpu("_thnn_fused_lstm_cell_backward_impl")(
+                of_new, of_cell, cell.detach(), new_cell.detach(), saved.detach(), has_bias) if g is not None]
+    else:
+        def cell_of(x, h, before):
+            if has_bias:
+                x, h = x + biases[0], h + biases[1]
+            (xr, xz, xn), (hr, hz, hn) = x.chunk(3, 1), h.chunk(3, 1)
+            update = torch.sigmoid(xz + hz)
+            return (1 - update) * torch.tanh(xn + torch.sigmoid(xr + hr) * hn) + update * before
+        # That this is torch's: with the state's product of a unit matrix beside it.
+        weights = torch.randn(gates * width, width, dtype=torch.float64)
+        zero = [torch.zeros_like(b) for b in biases] if not has_bias else biases
+        torch.testing.assert_close(cell_of(x, state @ weights.T, state), torch.gru_cell(x, state, one, weights, *zero))
+        expected = (cell_of(x, h, state),)
+        new, saved = of_gpu("_thnn_fused_gru_cell")(x, h, state, *biases)
+        found = (new,)
+        inputs = [x, h, state, *biases]
+
+        def gradients(of_new):
+            return [g for g in of_gpu("_thnn_fused_gru_cell_backward")(of_new, saved.detach(), has_bias)
+                    if g is not None]
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other)
+    same_gradients(expected, inputs, gradients)
+
+
+def test_pictures_are_sampled_as_gpus_have_it():
+    x, grid = array(2, 3, 5, 6, dtype=torch.float64), array(2, 4, 7, 2, dtype=torch.float64, low=-1.3, high=1.3)
+    x.requires_grad_()
+    grid.requires_grad_()
+    expected = F.grid_sample(x, grid, align_corners=True)
+    torch.testing.assert_close(of_gpu("cudnn_grid_sampler")(x, grid), expected)
+    same_gradients([expected], [x, grid], lambda grad: of_gpu("cudnn_grid_sampler_backward")(x, grid, grad))
+
+
+def test_readers_of_numbers_read_the_constant():
+    """Not the copy, which lies in the processor's memory where all else is a GPU's."""
+    def masked(x):
+        x = x.clone()
+        x[x > 0.5] = torch.tensor(-1.0)
+        return x
+    x = array(3, 4)
+    graph = torch.fx.experimental.proxy_tensor.make_fx(masked, tracing_mode="fake")(x)
+    copies = [node for node in graph.graph.nodes if node.target is aten.lift_fresh_copy.default]
+    assert copies
+    read_constants_as_they_are(graph.graph)
+    assert not [node for node in graph.graph.nodes if node.target is aten.lift_fresh_copy.default]
+    assert_same(graph(x), masked(x))
+    check(masked, x)
+
+
+def test_lists_have_all_names():
+    for name in ("_foreach_lerp", "_foreach_addcdiv", "_foreach_sqrt"):
+        for overload in getattr(aten, name).overloads():
+            operator = getattr(getattr(aten, name), overload)
+            tensor = name == "_foreach_addcdiv" and overload == "Tensor"
+            assert overload.endswith("out") or tensor or operator in COMPOSITES, operator

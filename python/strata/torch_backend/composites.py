@@ -286,10 +286,13 @@ def _fill_lists() -> None:
               "maximum": torch.clamp_min, "minimum": torch.clamp_max,  # of numbers, too
               "addcmul": lambda x, y, z, value=1: torch.addcmul(x, y, z, value=value),
               "addcdiv": lambda x, y, z, value=1: torch.addcdiv(x, y, z, value=value)}
-    for packet in dir(torch.ops.aten):
+    # Not dir(torch.ops.aten), which has only what was asked for before.
+    all_names = {name.removeprefix("aten::").split(".")[0] for name in torch._C._dispatch_get_all_op_names()
+                 if name.startswith("aten::_foreach_")}
+    for packet in sorted(all_names):
         name = packet.removeprefix("_foreach_")
         function = others.get(name) or getattr(torch, name, None)
-        if name == packet or name.endswith("_") or function is None:
+        if name.endswith("_") or function is None:
             continue
         for overload in getattr(torch.ops.aten, packet).overloads():
             operator = getattr(getattr(torch.ops.aten, packet), overload)

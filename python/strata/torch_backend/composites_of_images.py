@@ -118,6 +118,17 @@ def grid_sampler_backward(grad, x, grid, way, padding, align, wanted):
     return of_x, torch.stack(of_grid[::-1], -1).view(grid.shape).to(grid.dtype)
 
 
+@takes_apart("aten.cudnn_grid_sampler.default")
+def cudnn_grid_sampler(x, grid):
+    """On a GPU torch takes it for bilinear sampling with zeros around."""
+    return grid_sampler(x, grid, 0, 0, True)
+
+
+@takes_apart("aten.cudnn_grid_sampler_backward.default")
+def cudnn_grid_sampler_backward(x, grid, grad):
+    return grid_sampler_backward(grad, x, grid, 0, 0, True, [True, True])
+
+
 # Gradients of padding that repeats the edges
 
 @takes_apart("aten.replication_pad1d_backward.default", "aten.replication_pad2d_backward.default",

@@ -162,3 +162,59 @@ def fake_quantize_by_tensors(x, scale, zero_point, enabled, quant_min, quant_max
 def fake_quantize_channels(x, scale, zero_point, axis, quant_min, quant_max):
     shape = [-1 if d == axis % x.dim() else 1 for d in range(x.dim())]
     return _act_out(x, scale.view(shape), zero_point.view(shape), quant_min, quant_max)
+
+
+# Recurrent cells: on a GPU torch has each as one operator after the products. Gates lie beside each other: of an LSTM
+# input, forget, cell and output, of a GRU reset, update and new. What the gradient needs is the last result.
+
+def _gates(x, hidden, input_bias, hidden_bias):
+    """The two products with their biases, in f32 where they have 16 bits."""
+    if input_bias is None:
+        return wide(x), wide(hidden)
+    return wide(x) + wide(input_bias), wide(hidden) + wide(hidden_bias)
+
+
+@takes_apart("aten._thnn_fused_lstm_cell.default")
+def lstm_cell(input_gates, hidden_gates, cell, input_bias=None, hidden_bias=None):
+    i, f, g, o = sum(_gates(input_gates, hidden_gates, input_bias, hidden_bias)).chunk(4, 1)
+    i, f, g, o = i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()
+    new = f * wide(cell) + i * g
+    return ((o * new.tanh()).to(cell.dtype), new.to(cell.dtype),
+            torch.cat([i, f, g, o], 1).to(input_gates.dtype))
+
+
+@takes_apart("aten._thnn_fused_lstm_cell_backward_impl.default")
+def lstm_cell_backward(grad_hidden, grad_cell, cell, new_cell, gates, has_bias):
+    i, f, g, o = wide(gates).chunk(4, 1)
+    squashed = wide(new_cell).tanh()
+    of_hidden = torch.zeros_like(squashed) if grad_hidden is None else wide(grad_hidden)
+    of_new = of_hidden * o * (1 - squashed * squashed)
+    of_new = of_new if grad_cell is None else of_new + wide(grad_cell)
+    grad = torch.cat([of_new * g * i * (1 - i), of_new * wide(cell) * f * (1 - f), of_new * i * (1 - g * g),
+                      of_hidden * squashed * o * (1 - o)], 1)
+    return (grad.to(gates.dtype), (of_new * f).to(cell.dtype),
+            grad.sum(0).to(gates.dtype) if has_bias else None)
+
+
+@takes_apart("aten._thnn_fused_gru_cell.default")
+def gru_cell(input_gates, hidden_gates, hidden, input_bias=None, hidden_bias=None):
+    x, h = _gates(input_gates, hidden_gates, input_bias, hidden_bias)
+    (x_reset, x_update, x_new), (h_reset, h_update, h_new) = x.chunk(3, 1), h.chunk(3, 1)
+    reset, update = (x_reset + h_reset).sigmoid(), (x_update + h_update).sigmoid()
+    new = (x_new + reset * h_new).tanh()
+    before = wide(hidden)
+    return ((new + update * (before - new)).to(hidden.dtype),
+            torch.cat([reset, update, new, before, h_new], 1).to(hidden.dtype))
+
+
+@takes_apart("aten._thnn_fused_gru_cell_backward.default")
+def gru_cell_backward(grad, workspace, has_bias):
+    reset, update, new, before, h_new = wide(workspace).chunk(5, 1)
+    of_result = wide(grad)
+    of_update = of_result * (before - new) * update * (1 - update)
+    of_new = of_result * (1 - update) * (1 - new * new)
+    of_reset = of_new * h_new * reset * (1 - reset)
+    of_input = torch.cat([of_reset, of_update, of_new], 1)
+    of_hidden = torch.cat([of_reset, of_update, of_new * reset], 1)
+    biases = [x.sum(0).to(grad.dtype) if has_bias else None for x in (of_input, of_hidden)]
+    return of_input.to(grad.dtype), of_hidden.to(grad.dtype), (of_result * update).to(grad.dtype), *biases

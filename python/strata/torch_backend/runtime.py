@@ -19,7 +19,7 @@ from .partition import Part, partition
 from .places import log, report_fallbacks, report_graph
 from .search_time import SearchTime
 from .symbols import has_symbolic_sizes, is_run_time_number, numbers_as_arrays, with_sizes
-from .writer import Layout, ModuleText, is_tensor, write_module
+from .writer import Layout, ModuleText, is_tensor, read_constants_as_they_are, write_module
 
 Node = torch.fx.Node
 
@@ -294,6 +294,7 @@ class GraphProgram:
     def __init__(self, gm: torch.fx.GraphModule, options: Options, name: str, search: SearchTime):
         self._gm, self._options, self._name, self._search = gm, options, name, search
         numbers_as_arrays(gm)
+        read_constants_as_they_are(gm.graph)
         self._symbolic = has_symbolic_sizes(gm)
         self._programs: dict[Any, Any] = {}
         self._torch_runs: str | None = None  # why all of it does

@@ -82,6 +82,20 @@ def small_constant(node: torch.fx.Node) -> torch.Tensor | None:
     return value
 
 
+def read_constants_as_they_are(graph: torch.fx.Graph) -> None:
+    """Readers of copies of small constants read the constants. Numbers in a program (x[mask] = 0.5) are arrays of the
+    processor, and what reads these would be torch's in a graph of a GPU. Copies that are results stay."""
+    for node in list(graph.nodes):
+        if node.target not in (torch.ops.aten.lift_fresh_copy.default, torch.ops.aten.lift_fresh.default):
+            continue
+        source = node.args[0]
+        if not isinstance(source, torch.fx.Node) or small_constant(source) is None:
+            continue
+        node.replace_all_uses_with(source, delete_user_cb=lambda user: user.op != "output")
+        if not node.users:
+            graph.erase_node(node)
+
+
 def write_constant(b: HloBuilder, value: torch.Tensor) -> Value:
     check_tensor(value)
     with unset_fake_temporarily():
