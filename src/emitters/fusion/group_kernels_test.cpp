@@ -60,5 +60,30 @@ TEST(GroupKernels, LeaveWhatNeedsReductionsToTheirEmitters) {
                  "f32[]", "0,1");
 }
 
+/// Whether the groups of two slices and what is computed of each are one thing to be priced.
+bool are_alike(const std::string& one, const std::string& other) {
+  const auto module = hlo::parse_module(
+      fmt::format("ENTRY e {{\n  x = f32[8,64] parameter(0)\n  a = f32[2,64] slice(x), slice={{{}}}\n"
+                  "  b = f32[2,64] slice(x), slice={{{}}}\n  c = f32[2,64] negate(a)\n  d = f32[2,64] negate(b)\n"
+                  "  ROOT t = (f32[2,64], f32[2,64]) tuple(c, d)\n}}\n",
+                  one, other));
+  EXPECT_TRUE(module) << module.error().to_string();
+  const hlo::Computation& entry = (*module)->entry_computation();
+  const std::vector<bool> used(entry.instructions.size(), true), everywhere(entry.instructions.size(), false);
+  Ratings ratings(default_target());
+  GroupKernels kernels(**module, used, everywhere, ratings);
+  const auto described = [&](hlo::InstructionId slice, hlo::InstructionId result) {
+    return std::vector<int32_t>(kernels.describe(Group(Group(slice), Group(result)), {{result, 0}}, false));
+  };
+  return described(1, 3) == described(2, 4);
+}
+
+TEST(GroupKernels, AreAlikeForSlicesThatDoNotOverlap) {
+  EXPECT_TRUE(are_alike("[0:2], [0:64]", "[2:4], [0:64]"));
+  EXPECT_TRUE(are_alike("[6:8], [0:64]", "[0:2], [0:64]"));
+  EXPECT_FALSE(are_alike("[0:2], [0:64]", "[1:3], [0:64]"));
+  EXPECT_FALSE(are_alike("[0:4:2], [0:64]", "[4:6], [0:64]"));
+}
+
 }  // namespace
 }  // namespace strata::emitters

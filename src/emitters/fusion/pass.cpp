@@ -52,7 +52,6 @@ class Fuser {
       pairs_.pop();
       if (best.producer_version != version(best.producer) || best.consumer_version != version(best.consumer)) continue;
       if (!best.rated) {
-        if (has_worked_long()) continue;
         add_pair(best.producer, best.consumer, best.siblings, gain_of(best.producer, best.consumer));
         continue;
       }
@@ -87,12 +86,9 @@ class Fuser {
     });
   }
 
-  /// Whether so many parts were built to be priced that pairs of readers of one array are no longer rated: of unrolled
-  /// loops this work grows with the third power of the steps. So it is bounded, by a share of each instruction.
-  bool has_worked_long() const {
-    constexpr int64_t kMostBuilt = 100;  // times each instruction
-    return work_.instructions_built > kMostBuilt * std::ssize(computation_.instructions);
-  }
+  /// Whether so many parts were built to be priced that only small groups still join: in unrolled loops this work grows
+  /// with the third power of the steps. So it is bounded, by 100 times the instructions.
+  bool has_worked_long() const { return work_.instructions_built > 100 * std::ssize(computation_.instructions); }
 
   KernelTime time_of_part(const ProgramPart& part, bool in_place) {
     if (part.interpreted) return {};
@@ -461,6 +457,8 @@ class Fuser {
   double gain_of(int producer, int consumer) {
     const Group& from = groups_[static_cast<size_t>(producer)];
     const Group& to = groups_[static_cast<size_t>(consumer)];
+    constexpr size_t kSmall = 32;  // instructions
+    if (from.size() + to.size() > kSmall && has_worked_long()) return 0;
     if (reduces_apart(producer, consumer) || !may_join(from, to) || has_detour(producer, consumer) ||
         has_detour(consumer, producer))
       return 0;

@@ -54,6 +54,36 @@ TEST(FusionWork, IsNearlyLinearForManyReadersOfOneArray) {
   EXPECT_LE(rated(text + fmt::format("  ROOT t = tuple({})\n}}\n", names)), 500 * kCount);
 }
 
+/// h ← tanh(h · w + x[t] · v), so many steps one after the other, with products as sums.
+std::string unrolled_loop(int steps) {
+  std::string text = "add {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT r = f32[] add(a, b)\n}\n";
+  text += "ENTRY e {\n  zero = f32[] constant(0)\n  v = f32[4,24] parameter(0)\n  w = f32[24,24] parameter(1)\n";
+  text += fmt::format("  h0 = f32[3,24] parameter(2)\n  x = f32[{},3,4] parameter(3)\n", steps);
+  const auto product = [&](char name, int t, const std::string& of, int terms, char by) {
+    const std::string shape = fmt::format("f32[3,{},24]", terms);
+    text += fmt::format("  {0}{1}.0 = {2} broadcast({3}), dimensions={{0,1}}\n", name, t, shape, of);
+    text += fmt::format("  {0}{1}.1 = {2} broadcast({3}), dimensions={{1,2}}\n", name, t, shape, by);
+    text += fmt::format("  {0}{1}.2 = {2} multiply({0}{1}.0, {0}{1}.1)\n", name, t, shape);
+    text += fmt::format("  {0}{1} = f32[3,24] reduce({0}{1}.2, zero), dimensions={{1}}, to_apply=add\n", name, t);
+  };
+  for (int t = 0; t < steps; ++t) {
+    text += fmt::format("  s{0} = f32[1,3,4] slice(x), slice={{[{0}:{1}], [0:3], [0:4]}}\n", t, t + 1);
+    text += fmt::format("  r{0} = f32[3,4] reshape(s{0})\n", t);
+    product('a', t, fmt::format("h{}", t), 24, 'w');
+    product('b', t, fmt::format("r{}", t), 4, 'v');
+    text += fmt::format("  c{0} = f32[3,24] add(a{0}, b{0})\n  h{1} = f32[3,24] tanh(c{0})\n", t, t + 1);
+  }
+  return text + "}\n";
+}
+
+TEST(FusionWork, IsBoundedForUnrolledLoops) {
+  constexpr int kSteps = 60, kOfStep = 12;  // instructions
+  FusionWork work;
+  fuse(**hlo::parse_module(unrolled_loop(kSteps)), default_target(), Parameters::Kept, &work);
+  EXPECT_GT(work.instructions_built, 50 * kSteps * kOfStep);  // else this tests nothing
+  EXPECT_LE(work.instructions_built, 120 * kSteps * kOfStep);
+}
+
 /// Updates of `count` parameters of one shape, which share nothing.
 std::string independent_updates(int count) {
   std::string text = "ENTRY e {\n";
