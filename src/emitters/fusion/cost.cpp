@@ -223,7 +223,12 @@ KernelWork kernel_work(const PricedKernel& kernel, const ComputedOnce& together)
     const InstructionId shared = it.counted.opcode == Opcode::Scatter ? operands.back() : root;
     threads = std::max(threads, kernel.instructions[static_cast<size_t>(shared)]->counted.elements);
   }
-  work.of_longest_thread = std::max(counts.of_longest_element(operations), work.operations / std::max(threads, 1.0));
+  // Pads are branches, after each of which the elements of a thread are computed one after the other.
+  const bool branches = std::any_of(kernel.instructions.begin(), kernel.instructions.end(),
+                                    [](const PricedInstruction* it) { return it->counted.opcode == Opcode::Pad; });
+  const double one_after_other = branches ? elements_of_thread : 1;
+  work.of_longest_thread =
+      std::max(counts.of_longest_element(operations) * one_after_other, work.operations / std::max(threads, 1.0));
   if (together.blocks > 0) work.blocks = together.blocks;
   return work;
 }

@@ -27,6 +27,22 @@ TEST(FusionWork, CountsThreadsThatWaitForTheirNeighbours) {
   EXPECT_LE(parted - whole, 1.2 * alone);
 }
 
+/// After a branch the elements of a thread's vector follow each other; without one they are computed together.
+TEST(FusionWork, CountsBranchesOfAThreadOneAfterTheOther) {
+  const auto longest = [](std::string_view type, int size, std::string_view y) {
+    const auto module = hlo::parse_module(
+        fmt::format("HloModule m\nENTRY e {{\n  x = {0}[1000] parameter(0)\n  zero = {0}[] constant(0)\n  y = {1}\n"
+                    "  ROOT r = {0}[{2}] tanh(y)\n}}\n",
+                    type, y, size));
+    EXPECT_TRUE(module) << module.error().message;
+    return kernel_work(**module, default_target()).of_longest_thread;
+  };
+  const double plain = longest("f32", 1000, "f32[1000] negate(x)");
+  EXPECT_GE(longest("f32", 1024, "f32[1024] pad(x, zero), padding=0_24"), 4 * plain);
+  EXPECT_GE(longest("f16", 1024, "f16[1024] pad(x, zero), padding=0_24"), 8 * plain);
+  EXPECT_LE(longest("f32", 1000, "f32[1000] reverse(x), dimensions={0}"), 2 * plain);
+}
+
 TEST(FusionWork, CountsWhatComplexNumbersAreComputedBy) {
   const auto operations = [](std::string_view type, std::string_view op, std::string_view result) {
     const auto module = hlo::parse_module(fmt::format(
