@@ -6,14 +6,18 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+def models_of(table):
+    """The decorator that puts a builder in a table, by the model's name."""
+    def model(name, dtype=torch.bfloat16):
+        def register(builder):
+            table[name] = builder, dtype
+            return builder
+        return register
+    return model
+
+
 MODELS = {}
-
-
-def model(name, dtype=torch.bfloat16):
-    def register(builder):
-        MODELS[name] = builder, dtype
-        return builder
-    return register
+model = models_of(MODELS)
 
 
 def wide(x):

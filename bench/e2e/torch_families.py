@@ -11,19 +11,10 @@ import torch.nn.functional as F
 from torch import nn
 from torch.nn.utils.parametrizations import weight_norm
 
+from odd_families import models_of, wide
+
 MODELS = {}
-
-
-def model(name, dtype=torch.bfloat16):
-    def register(builder):
-        MODELS[name] = builder, dtype
-        return builder
-    return register
-
-
-def wide(x):
-    """f32 at least: statistics of a model of 16 bits; a copy in f64 stays one."""
-    return x if x.dtype == torch.float64 else x.float()
+model = models_of(MODELS)
 
 
 class RmsNorm(nn.Module):
