@@ -18,6 +18,17 @@ STRATA_DEVICE unsigned long long used_once() {
   return policy;
 }
 
+/// Whether a phase of that parity is over, at once.
+STRATA_DEVICE bool is_over(CudaBarrier& b, unsigned parity) {
+  unsigned over;
+  asm volatile(
+      "{\n.reg .pred over;\nmbarrier.test_wait.parity.shared::cta.b64 over, [%1], %2;\nselp.u32 %0, 1, 0, over;\n}"
+      : "=r"(over)
+      : "r"(shared_address(&b)), "r"(parity)
+      : "memory");
+  return over != 0;
+}
+
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 /// By the thread that has started barriers, before others, and the copies of others, use them.
 STRATA_DEVICE void publish_barriers() {
@@ -71,15 +82,7 @@ STRATA_DEVICE void arrive_at(CudaBarrier& b, unsigned count) {
 /// Nothing: barriers here do not count bytes, so the arrival is that of the copy after it, when it has landed.
 STRATA_DEVICE void expect_copy(CudaBarrier&, unsigned) {}
 /// At once: no instruction waits here.
-STRATA_DEVICE bool wait_a_while(CudaBarrier& b, unsigned parity) {
-  unsigned over;
-  asm volatile(
-      "{\n.reg .pred over;\nmbarrier.test_wait.parity.shared::cta.b64 over, [%1], %2;\nselp.u32 %0, 1, 0, over;\n}"
-      : "=r"(over)
-      : "r"(shared_address(&b)), "r"(parity)
-      : "memory");
-  return over != 0;
-}
+STRATA_DEVICE bool wait_a_while(CudaBarrier& b, unsigned parity) { return is_over(b, parity); }
 /// The barrier's arrival (noinc: one of those it expects) comes when all copies of this thread before it have landed.
 STRATA_DEVICE void start_copy(void* to, const void* from, unsigned bytes, CudaBarrier& b, unsigned long long policy) {
   const unsigned place = shared_address(to);

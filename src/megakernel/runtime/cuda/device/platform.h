@@ -98,15 +98,7 @@ class CudaPlatform : public CudaWords {
   STRATA_DEVICE void arrive_and_expect(Barrier& b, unsigned bytes) { expect_copy(b, bytes); }
   STRATA_DEVICE bool passed(Barrier& b, unsigned phase) { return wait_a_while(b, phase & 1); }
   /// Each lane looks, and so each has acquired when all have seen it.
-  STRATA_DEVICE bool passed_yet(Barrier& b, unsigned phase) {
-    unsigned over;
-    asm volatile(
-        "{\n.reg .pred over;\nmbarrier.test_wait.parity.shared::cta.b64 over, [%1], %2;\nselp.u32 %0, 1, 0, over;\n}"
-        : "=r"(over)
-        : "r"(shared_address(&b)), "r"(phase & 1)
-        : "memory");
-    return over != 0;
-  }
+  STRATA_DEVICE bool passed_yet(Barrier& b, unsigned phase) { return is_over(b, phase & 1); }
   STRATA_DEVICE bool passed_together(Barrier& b, unsigned phase) { return __all_sync(~0u, passed(b, phase)) != 0; }
   STRATA_DEVICE void copy(void* to, const void* from, unsigned bytes, Barrier& b) {
     start_copy(to, from, bytes, b, policy_);
