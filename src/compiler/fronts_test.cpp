@@ -2,10 +2,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <memory>
-
-#include "compiler/fusion_kernels.h"
-#include "ir/text.h"
+#include "compiler/test_programs.h"
 #include "runtime/compile.h"
 #include "runtime/storage.h"
 #include "superopt/codegen/generate.h"
@@ -50,18 +47,6 @@ struct Cache {
                        past, fresh, loop, outputs);
   }
 };
-
-GraphPtr parsed(const std::string& text) {
-  auto graph = parse_graph(text);
-  EXPECT_TRUE(graph) << graph.error().to_string();
-  return graph ? *graph : nullptr;
-}
-
-Passes with_emitters() {
-  Passes passes;
-  passes.emitter = std::make_shared<FusionKernels>();
-  return passes;
-}
 
 size_t number_of_block(const Graph& graph) {
   size_t number = 0;

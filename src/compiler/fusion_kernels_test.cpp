@@ -2,10 +2,9 @@
 
 #include <gmock/gmock.h>
 
-#include <memory>
 #include <set>
 
-#include "ir/text.h"
+#include "compiler/test_programs.h"
 #include "runtime/compile.h"
 #include "runtime/storage.h"
 #include "superopt/codegen/generate.h"
@@ -16,18 +15,6 @@ namespace strata::compiler {
 namespace {
 
 using testing::ElementsAre;
-
-GraphPtr parsed(const char* text) {
-  auto graph = parse_graph(text);
-  EXPECT_TRUE(graph) << graph.error().to_string();
-  return graph ? *graph : nullptr;
-}
-
-Passes with_emitters() {
-  Passes passes;
-  passes.emitter = std::make_shared<FusionKernels>();
-  return passes;
-}
 
 std::vector<std::string> launches(const GeneratedProgram& program) {
   std::vector<std::string> names;

@@ -1,0 +1,28 @@
+// What tests of the emitters' part in generating programs have in common.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string_view>
+
+#include "compiler/fusion_kernels.h"
+#include "ir/text.h"
+#include "superopt/codegen/passes.h"
+
+namespace strata::compiler {
+
+/// Null, and a failure, where the text is no graph.
+inline GraphPtr parsed(std::string_view text) {
+  auto graph = parse_graph(text);
+  EXPECT_TRUE(graph) << graph.error().to_string();
+  return graph ? *graph : nullptr;
+}
+
+inline Passes with_emitters() {
+  Passes passes;
+  passes.emitter = std::make_shared<FusionKernels>();
+  return passes;
+}
+
+}  // namespace strata::compiler
