@@ -4,6 +4,7 @@
 #include "emitters/elemental/types.h"
 #include "emitters/kinds/scatter/rows.h"
 #include "emitters/kinds/scatter/scanned.h"
+#include "emitters/kinds/scatter/windows.h"
 #include "hlo/indexing/evaluations.h"
 #include "indexing/memory_access.h"
 
@@ -27,6 +28,7 @@ constexpr Kind kKinds[] = {
     {"concatenate", plan_concatenate},
     {"input slices", plan_input_slices},
     {"sort", plan_sort},
+    {"scatter windows", plan_scatter_windows, plan_scatter_windows_at_any_cost},
     {"scatter scan", plan_scatter_scan, plan_scatter_scan_at_any_cost},
     {"scatter copies", plan_scatter_copies},
     {"scatter rows", plan_scatter_rows, plan_scatter_rows_at_any_cost},

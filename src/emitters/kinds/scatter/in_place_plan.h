@@ -24,6 +24,12 @@ struct ScatterPlan {
 /// Of a fusion whose root is a scatter into one array, but for `visits`, which is the emitter's choice.
 Result<ScatterPlan> plan_in_place(const Fusion& fusion);
 
+/// (block, thread)[unroll] → index of the first element of each vector, of visits_of.
+indexing::IndexingMap first_of_vectors(const indexing::IndexingMap& visits);
+
+/// What a copy of so many bytes takes before a kernel, without its launch.
+double copy_microseconds(const Target& target, double bytes);
+
 /// What the result holds before, the updates and the places that they change move; atomic updates take longer where
 /// they have no instructions or vectors, and where many go to few places.
 double microseconds_in_place(const ScatterPlan& plan, const hlo::Computation& computation,

@@ -124,21 +124,6 @@ Result<Value> emit_updates(mlir::ImplicitLocOpBuilder& builder, const Emission& 
   return branches.getResult(0);
 }
 
-/// (block, thread)[unroll] → index of a vector's first update.
-IndexingMap first_of_vectors(const IndexingMap& visits) {
-  IndexingMap map = visits;
-  map.ranges.pop_back();
-  const auto first = [](const Expr& expr) {
-    return indexing::substitute(expr, [](indexing::ExprKind kind, int number) {
-      if (kind == indexing::ExprKind::Range) return number == 1 ? Expr::constant(0) : Expr::range(number);
-      return Expr::dim(number);
-    });
-  };
-  for (Expr& result : map.results) result = first(result);
-  for (indexing::Constraint& constraint : map.constraints) constraint.expr = first(constraint.expr);
-  return indexing::simplify(map, indexing::UnusedVariables::Keep);
-}
-
 Result<void> emit_scatter(const Fusion& fusion, const ScatterPlan& plan, const Decision& decision,
                           mlir::ModuleOp target, const std::string& name) {
   indexing::PartitionOptions options;
