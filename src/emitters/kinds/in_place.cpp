@@ -2,6 +2,8 @@
 
 #include <mlir/Dialect/Arith/IR/Arith.h>
 
+#include <algorithm>
+
 #include "indexing/simplify.h"
 #include "indexing/thread_maps.h"
 
@@ -56,8 +58,9 @@ double atomics_rate(const Target& target, std::optional<Combiner> combiner, hlo:
   const Rates& rates = target.rates;
   const int bytes = hlo::byte_width(type);
   if (!combiner || *combiner == Combiner::Custom || *combiner == Combiner::Mul) return rates.exchange_atomics;
-  if (has_vector_sums(target, type) && *combiner == Combiner::Add && vector * bytes == 16)
-    return rates.vector_atomics / bytes;
+  // A vector of 4 bytes is a word.
+  if (has_vector_sums(target, type) && *combiner == Combiner::Add && vector * bytes >= 4)
+    return std::min(rates.atomics * static_cast<double>(vector), rates.vector_atomics / bytes);
   return bytes == 4 || bytes == 8 || hlo::is_complex(type) ? rates.atomics : rates.exchange_atomics;
 }
 

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "emitters/elemental/scalar_operators.h"
+#include "emitters/kinds/scatter/in_place_plan.h"
 #include "emitters/kinds/scatter/scanned.h"
 #include "hlo/indexing/evaluations.h"
 #include "indexing/memory_access.h"
@@ -81,6 +82,7 @@ std::optional<double> seconds_of(const ScannedPlan& plan, const Facts& facts) {
   constexpr double kBlock = 120;            // of a thread, beside its windows: sums over the block, and barriers
   constexpr double kEntry = 5;              // of a row's thread, for each entry of the block's list
   constexpr double kVector = 40;            // cycles of a vector: its row, where that begins, its store
+  constexpr double kOfVector = 60;          // instructions of the same, and of its elements
   constexpr double kCycles = 4;             // of Rates::dependent_operation
   const Target& target = *facts.target;
   const Rates& rates = target.rates;
@@ -96,7 +98,9 @@ std::optional<double> seconds_of(const ScannedPlan& plan, const Facts& facts) {
   const double entries = share * static_cast<double>(plan.block_rows);
   const double of_window = kMark + facts.index_operations + kRead;
   const double row_warps = static_cast<double>(ceil_div(plan.block_rows, indexing::kWarpSize) * indexing::kWarpSize);
-  const double operations = threads * (windows * of_window + kBlock) + row_warps * entries * kEntry;
+  const auto vectors = static_cast<double>(ceil_div(plan.block_rows * plan.part_vectors(), plan.threads));
+  const double operations =
+      threads * (windows * of_window + kBlock + vectors * kOfVector) + row_warps * entries * kEntry;
   // Multiprocessors that have a block more than others are waited for.
   const auto most_blocks = static_cast<double>(ceil_div(plan.blocks(), int64_t{target.multiprocessors}));
   // A multiply-add counts two, and half of what the multiprocessors can issue is what such code does.
@@ -110,7 +114,6 @@ std::optional<double> seconds_of(const ScannedPlan& plan, const Facts& facts) {
   const auto rounds = static_cast<double>(ceil_div(plan.blocks(), each * target.multiprocessors));
   // A warp waits for the updates of each vector of its threads that has some, or for those of the row with the most,
   // where indices are at random.
-  const auto vectors = static_cast<double>(ceil_div(plan.block_rows * plan.part_vectors(), plan.threads));
   const auto batch = static_cast<double>(std::max<int64_t>(plan.rows_plan.batch, 1));
   const double warp_rows = std::max(1.0, indexing::kWarpSize / static_cast<double>(plan.part_vectors()));
   const double waits = vectors * (1 - std::exp(-share * warp_rows)) * std::max(1.0, share / batch);
@@ -169,7 +172,7 @@ double microseconds_otherwise(const Fusion& fusion) {
       if (one.kind != Preparation::Kind::Copy) continue;
       const hlo::Shape& shape = computation[computation.parameters[static_cast<size_t>(one.input)]].shape;
       const auto bytes = static_cast<double>(shape.element_count() * hlo::byte_width(shape.type));
-      microseconds -= 1e6 * (rates.kernel + 2 * bytes / rates.copy_bandwidth);
+      microseconds -= 1e6 * rates.kernel + copy_microseconds(fusion.target, bytes);
     }
     least = std::min(least, microseconds);
   }
