@@ -8,17 +8,14 @@
 #include <set>
 #include <unordered_map>
 
-#include "emitters/fusion/factor_sums.h"
+#include "emitters/buffers.h"
+#include "emitters/fusion/cut_entry.h"
 #include "emitters/fusion/instruction_roles.h"
-#include "emitters/fusion/nest_reductions.h"
 #include "emitters/fusion/recompute.h"
-#include "emitters/fusion/share_long_products.h"
-#include "emitters/fusion/share_long_reductions.h"
-#include "emitters/fusion/sink_transposes.h"
-#include "emitters/fusion/split_reductions.h"
-#include "emitters/fusion/widen_sums.h"
+#include "emitters/kept_operand.h"
 #include "emitters/lax/associative.h"
 #include "emitters/library/complex_products.h"
+#include "emitters/loop_body.h"
 #include "hlo/associative_scans.h"
 #include "hlo/batch_loop_products.h"
 #include "hlo/carry_conditions.h"
@@ -85,16 +82,23 @@ hlo::Module flattened(const hlo::Module& module, bool one_kernel) {
   return one_kernel ? flat : hlo::batch_loop_products(flat);
 }
 
-/// `parameters`: what becomes of the arrays that a program is given, of a loop's body or of a module.
+/// What a program is of: a module, a loop's body or its condition.
+struct Setting {
+  Parameters parameters = Parameters::Kept;        ///< what becomes of the arrays that it is given
+  const hlo::InputOutputAliases* given = nullptr;  ///< of a module: those that the caller gives away
+  std::string prefix{};                            ///< of kernels' names
+  const LoopStep* repeated = nullptr;  ///< the loop whose body it is, where its iterations may have steps in common
+  std::vector<bool>* invariant_steps = nullptr;  ///< of a body: by step, whether it gives the same in each iteration
+};
+
 Result<EmittedProgram> emit(const hlo::Module& module, const EmitOptions& options, LibraryUse libraries,
-                            const LaxOptions& lax, Parameters parameters, const std::string& prefix);
+                            const LaxOptions& lax, const Setting& setting);
 
 class ProgramBuilder {
  public:
   ProgramBuilder(const hlo::Module& module, const EmitOptions& options, LibraryUse libraries, const LaxOptions& lax,
-                 Parameters parameters, std::string prefix)
-      : parameters_(parameters),
-        prefix_(std::move(prefix)),
+                 const Setting& setting)
+      : setting_(setting),
         flat_(with_free_layouts(flattened(module, !options.only.empty()), module, !options.only.empty())),
         options_(options),
         libraries_(libraries),
@@ -126,45 +130,35 @@ class ProgramBuilder {
       kept_ = std::move(found.kept);
       restart();
     }
-    FusedModule fused = options_.only.empty() ? cut() : fuse_recomputing(flat_, options_.target, parameters_);
+    FusedModule fused = options_.only.empty() ? cut_entry(flat_, options_.target, setting_.parameters)
+                                              : fuse_recomputing(flat_, options_.target, setting_.parameters);
     flat_ = std::move(fused.module);
     restart();
-    for (const ProgramPart& part : fused.parts) STRATA_CHECK(add(part));
+    const std::map<ArrayValue, size_t> last = last_reads(flat_, fused.parts);
+    for (size_t i = 0; i < fused.parts.size(); ++i) {
+      const std::vector<size_t> updated = updated_inputs(fused.parts[i]);
+      const auto stays = [&](size_t input) { return is_kept(fused.parts[i].inputs[input], last, i); };
+      STRATA_CHECK(add(fused.parts[i], !updated.empty() && std::ranges::all_of(updated, stays)));
+    }
     STRATA_CHECK(add_results(flat_.entry_computation().root));
     return std::move(program_);
   }
 
  private:
-  /// The kernels of the entry. Where sums differ by factors or wait for these, and where reductions of all elements can
-  /// be of rows' results beside other reductions of rows, both ways are tried; large modules have one.
-  FusedModule cut() const {
-    Ratings ratings(options_.target);
-    const auto fused_of = [&](const hlo::Module& module) { return fuse_recomputing(module, ratings, parameters_); };
-    const auto kernels_of = [&](const hlo::Module& module) {
-      return fused_of(share_long_reductions(split_reductions(module, options_.target), options_.target));
-    };
-    hlo::Module flat = widen_sums(share_long_products(flat_, options_.target));
-    if (std::optional<hlo::Module> sunk = sink_transposes(flat)) flat = *std::move(sunk);
-    std::optional<hlo::Module> factored = factor_sums(flat);
-    if (flat.entry_computation().instructions.size() > kFewInstructions)
-      return kernels_of(nest_reductions(factored ? *factored : flat));
-    const std::optional<hlo::Module> early = factor_waiting_sums(flat);
-    flat = nest_reductions(flat);
-    FusedModule fused = kernels_of(flat);
-    const auto consider = [&](hlo::Module other) {
-      FusedModule instead = kernels_of(other);
-      if (microseconds(instead.parts) >= microseconds(fused.parts)) return;
-      fused = std::move(instead);
-      flat = std::move(other);
-    };
-    if (factored) consider(nest_reductions(*factored));
-    if (early) consider(nest_reductions(*early));
-    if (std::optional<hlo::Module> nested = nest_beside_reductions(flat)) consider(*std::move(nested));
-    if (const auto shared = share_atomic_reductions(split_reductions(flat, options_.target), options_.target)) {
-      FusedModule instead = fused_of(*shared);
-      if (microseconds(instead.parts) < microseconds(fused.parts)) fused = std::move(instead);
-    }
-    return fused;
+  /// Whether an array that a part updates stays as it is.
+  bool is_kept(const ArrayValue& value, const std::map<ArrayValue, size_t>& last_reads, size_t part) const {
+    if (last_reads.at(value) > part) return true;
+    const auto known = buffer_of_.find(value);
+    if (known == buffer_of_.end()) return false;
+    const ProgramBuffer& buffer = program_.buffers[static_cast<size_t>(known->second)];
+    if (buffer.parameter < 0) return buffer.constant.has_value();
+    if (setting_.given == nullptr) return setting_.parameters == Parameters::Kept;
+    return std::ranges::none_of(*setting_.given, [&](const hlo::InputOutputAlias& one) {
+      const hlo::Computation& entry = flat_.entry_computation();
+      const hlo::Shape& shape = entry[entry.parameters[static_cast<size_t>(one.parameter)]].shape;
+      return one.parameter == buffer.parameter &&
+             hlo::leaf_at(shape, one.parameter_index) == std::max(buffer.element, 0);
+    });
   }
 
   /// Where instructions have got other numbers.
@@ -188,10 +182,43 @@ class ProgramBuilder {
         buffer.name = shape.is_tuple() ? fmt::format("{}.{}", entry[id].name, k) : entry[id].name;
       }
     }
+    find_invariant_leaves();
+  }
+
+  /// The arrays of the state that stay as they are, of a body that is repeated.
+  void find_invariant_leaves() {
+    invariant_.clear();
+    invariant_bytes_ = 0;
+    if (setting_.repeated == nullptr) return;
+    const hlo::Computation& entry = flat_.entry_computation();
+    for (const auto& [value, buffer] : buffer_of_) {
+      const bool counts = setting_.repeated->counted && setting_.repeated->counted->counter(value.element) != nullptr;
+      if (!counts && resolve(entry, entry.root, value.element) == value) invariant_.insert(buffer);
+    }
+  }
+
+  /// Whether a step gives the same in each iteration of the loop around, and its results are kept for all of them: that
+  /// may take as much memory as the state does.
+  bool is_invariant(const std::vector<int>& inputs, const std::vector<int>& outputs) {
+    constexpr int64_t kFewBytes = int64_t{1} << 28;
+    if (setting_.repeated == nullptr) return false;
+    const auto stays = [&](int input) {
+      return program_.buffers[static_cast<size_t>(input)].constant || invariant_.contains(input);
+    };
+    if (!std::ranges::all_of(inputs, stays)) return false;
+    const auto bytes_of = [](const ProgramBuffer& buffer) { return static_cast<int64_t>(byte_count(buffer.shape)); };
+    int64_t state = 0, bytes = invariant_bytes_;
+    for (const ProgramBuffer& buffer : program_.buffers) {
+      if (buffer.parameter >= 0) state += bytes_of(buffer);
+    }
+    for (const int output : outputs) bytes += bytes_of(program_.buffers[static_cast<size_t>(output)]);
+    if (bytes > std::max(state, kFewBytes)) return false;
+    invariant_bytes_ = bytes;
+    return true;
   }
 
   std::string next_name(const std::string& base) {
-    std::string name = prefix_ + base;
+    std::string name = setting_.prefix + base;
     for (char& c : name) {
       if (!std::isalnum(static_cast<unsigned char>(c)) && c != '_') c = '_';
     }
@@ -236,35 +263,50 @@ class ProgramBuilder {
   }
 
   /// Layers of a model, and updates of parameters of one shape, are equal but for names: one has the code of all.
-  Result<EmittedFusion> emit_once(const hlo::Module& module, const std::string& name) {
-    const auto [known, is_new] = emitted_.try_emplace(hlo::structure_key(module));
+  /// Steps that leave a loop share none with those that stay.
+  Result<EmittedFusion> emit_once(const hlo::Module& module, const std::string& name, bool invariant, bool keeps) {
+    auto& emitted = invariant ? invariant_fusions_ : fusions_;
+    const auto [known, is_new] = emitted.try_emplace(hlo::structure_key(module) + (keeps ? " keeping" : ""));
     if (!is_new) return emit_like(known->second, module, module.entry, name);
-    Result<EmittedFusion> fusion = emit_fusion(module, module.entry, name, options_);
+    Result<EmittedFusion> fusion =
+        keeps ? emit_keeping(module, name, options_) : emit_fusion(module, module.entry, name, options_);
     if (fusion) known->second = *fusion;
-    if (!fusion) emitted_.erase(known);
+    if (!fusion) emitted.erase(known);
     return fusion;
   }
 
   /// Where a part only gives an array another shape, and nothing else reads it, both are one array.
-  Result<EmittedFusion> emit_part(const ProgramPart& part, const std::string& name) {
+  Result<EmittedFusion> emit_part(const ProgramPart& part, const std::string& name, bool invariant, bool keeps) {
     if (options_.only.empty() && part.module.entry_computation().root_instruction().opcode == Opcode::Reshape &&
         part.inputs.size() == 1 &&
         is_read_once(flat_.entry_computation(), part.inputs[0].instruction, part.inputs[0].element)) {
       auto reshape = emit_fusion(part.module, part.module.entry, name, {.target = options_.target, .only = "reshape"});
       if (reshape || reshape.error().code != ErrorCode::Unsupported) return reshape;
     }
-    return emit_once(part.module, name);
+    return emit_once(part.module, name, invariant, keeps && options_.only.empty());
   }
 
-  Result<void> add(const ProgramPart& part) {
+  /// `keeps`: whether the array that the part updates stays as it is.
+  Result<void> add(const ProgramPart& part, bool keeps) {
     STRATA_TRY(const bool is_loop, add_loop(part));
     if (is_loop) return {};
     ProgramStep step;
     const hlo::Computation& from = part.module.entry_computation();
     const bool calls = from.root_instruction().opcode == Opcode::Call;
     add_notes(from, step);
+    for (const ArrayValue& value : part.inputs) {
+      const auto known = buffer_of_.find(value);
+      if (known == buffer_of_.end()) return unsupported("{} reads what no kernel writes", from.name);
+      step.inputs.push_back(known->second);
+    }
+    for (const ArrayValue& value : part.outputs) {
+      const hlo::Shape& shape = flat_.entry_computation()[value.instruction].shape;
+      step.outputs.push_back(buffer_of_[value] = static_cast<int>(program_.buffers.size()));
+      program_.buffers.push_back({hlo::leaf_of(shape, value.element)});
+    }
+    const bool invariant = !loop_of(part) && is_invariant(step.inputs, step.outputs);
     if (!part.interpreted && !calls) {
-      Result<EmittedFusion> fusion = emit_part(part, next_name(from.name));
+      Result<EmittedFusion> fusion = emit_part(part, next_name(from.name), invariant, keeps);
       if (fusion) {
         step.fusion = *std::move(fusion);
         step.microseconds = step.fusion->decision().microseconds.value_or(part.microseconds);
@@ -278,19 +320,9 @@ class ProgramBuilder {
       step.interpreted = std::make_shared<const hlo::Module>(part.module);
       if (step.why_interpreted.empty() && !calls) step.why_interpreted = "no emitter has code for it";
     }
-    for (const ArrayValue& value : part.inputs) {
-      const auto known = buffer_of_.find(value);
-      if (known == buffer_of_.end()) return unsupported("{} reads what no kernel writes", from.name);
-      step.inputs.push_back(known->second);
-    }
-    for (const ArrayValue& value : part.outputs) {
-      const hlo::Shape& shape = flat_.entry_computation()[value.instruction].shape;
-      step.outputs.push_back(buffer_of_[value] = static_cast<int>(program_.buffers.size()));
-      program_.buffers.push_back({hlo::leaf_of(shape, value.element)});
-    }
     if (calls) STRATA_CHECK(add_launch(part, step));
     find_copied(part, step);
-    push(std::move(step));
+    push(std::move(step), invariant);
     return {};
   }
 
@@ -308,62 +340,6 @@ class ProgramBuilder {
     }
   }
 
-  /// The loop that a part is: a while, of whose leaves the part's root takes some.
-  static std::optional<InstructionId> loop_of(const ProgramPart& part) {
-    const hlo::Computation& from = part.module.entry_computation();
-    std::optional<InstructionId> loop;
-    for (InstructionId id = 0; id <= from.root; ++id) {
-      if (from[id].opcode == Opcode::While) loop = id;
-    }
-    return loop;
-  }
-
-  /// The leaf of the state that a condition returns, if it computes nothing.
-  static std::optional<int64_t> leaf_asked_for(const hlo::Computation& condition) {
-    const auto [source, leaf] = hlo::source_of(condition, condition.root, 0);
-    return condition[source].opcode == Opcode::Parameter ? std::optional<int64_t>(leaf) : std::nullopt;
-  }
-
-  /// Whether a body says that the loop does not go on.
-  static bool ends_after(const hlo::Computation& body, int64_t asked_for) {
-    const auto [source, leaf] = hlo::source_of(body, body.root, asked_for);
-    const hlo::Instruction& it = body[source];
-    return it.opcode == Opcode::Constant && it.shape.is_array() &&
-           it.as<hlo::ConstantAttributes>().value.get_integer(leaf) == 0;
-  }
-
-  /// The body, which leaves what is known as it is: counters, and of a loop that runs once at most what it is asked.
-  static hlo::Module body_of(const ProgramPart& part, const hlo::Instruction& loop, LoopStep& step) {
-    const hlo::Module& module = part.module;
-    hlo::Computation body = module[loop.called[1]];
-    const auto leave = [&](int64_t left) {
-      if (!loop.shape.is_tuple() || body.root_instruction().opcode != Opcode::Tuple) return false;
-      const size_t element = hlo::element_with_leaf(loop.shape, left);
-      if (!loop.shape.elements[element].is_array()) return false;
-      hlo::Instruction root = body.root_instruction();
-      root.operands[element] = static_cast<InstructionId>(body.instructions.size());
-      body.instructions.push_back({"left." + std::to_string(left),
-                                   Opcode::GetTupleElement,
-                                   loop.shape.elements[element],
-                                   {body.parameters[0]},
-                                   {},
-                                   hlo::TupleIndexAttributes{static_cast<int64_t>(element)},
-                                   {}});
-      body.root = static_cast<InstructionId>(body.instructions.size());
-      body.instructions.push_back(std::move(root));
-      return true;
-    };
-    if (step.counted) {
-      std::erase_if(step.counted->counters,
-                    [&](const hlo::CountedLoop::Counter& counter) { return !leave(counter.leaf); });
-    } else if (const auto asked_for = leaf_asked_for(module[loop.called[0]])) {
-      const bool is_read = std::any_of(part.outputs.begin(), part.outputs.end(),
-                                       [&](const ArrayValue& value) { return value.element == *asked_for; });
-      step.once = !is_read && ends_after(body, *asked_for) && leave(*asked_for);
-    }
-    return hlo::extract_module(module, body);
-  }
-
   /// A loop, where its body has kernels. Its leaves that stay as they are need no results.
   Result<bool> add_loop(const ProgramPart& part) {
     const std::optional<InstructionId> id = loop_of(part);
@@ -379,25 +355,34 @@ class ProgramBuilder {
     if (made.counted && made.counted->count > kMostCounted) made.counted.reset();
     const hlo::Module body = body_of(part, loop, made);
     const std::string prefix = next_name(from.name) + "_";
-    auto emitted = emit(body, options_, libraries_, {}, Parameters::MayBeOverwritten, prefix);
+    std::vector<bool> invariant_steps;
+    const LoopStep* repeated = repeats(made) ? &made : nullptr;
+    auto emitted = emit(body, options_, libraries_, {},
+                        {Parameters::MayBeOverwritten, nullptr, prefix, repeated, &invariant_steps});
     if (!emitted) return false;
-    made.body = std::make_shared<const EmittedProgram>(*std::move(emitted));
     if (!made.counted) {
       auto condition = emit(hlo::extract_module(part.module, part.module[loop.called[0]]), options_, libraries_, {},
-                            Parameters::Kept, prefix + "condition_");
+                            {Parameters::Kept, nullptr, prefix + "condition_"});
       if (!condition) return false;
       made.condition = std::make_shared<const EmittedProgram>(*std::move(condition));
     }
-    ProgramStep step;
-    step.interpreted = std::make_shared<const hlo::Module>(part.module);
     for (int leaf = 0; leaf < hlo::leaf_count(loop.shape); ++leaf) {
       STRATA_TRY(const int initial, initial_value(part, loop.operands[0], leaf));
-      const ProgramBuffer& last =
-          made.body->buffers[static_cast<size_t>(made.body->results[static_cast<size_t>(leaf)])];
-      const bool counter = made.counted && made.counted->counter(leaf) != nullptr;
-      const bool changes = counter || last.parameter < 0 || std::max(last.element, 0) != leaf;
-      made.leaves.push_back({initial, -1, changes});
+      made.leaves.push_back({initial});
     }
+    for (ProgramStep& before : take_invariant_steps(made, *emitted, invariant_steps, program_)) {
+      const bool invariant = is_invariant(before.inputs, before.outputs);
+      push(std::move(before), invariant);
+    }
+    for (int leaf = 0; leaf < hlo::leaf_count(loop.shape); ++leaf) {
+      const ProgramBuffer& last = emitted->buffers[static_cast<size_t>(emitted->results[static_cast<size_t>(leaf)])];
+      const bool counter = made.counted && made.counted->counter(leaf) != nullptr;
+      made.leaves[static_cast<size_t>(leaf)].changes =
+          counter || last.parameter < 0 || std::max(last.element, 0) != leaf;
+    }
+    made.body = std::make_shared<const EmittedProgram>(*std::move(emitted));
+    ProgramStep step;
+    step.interpreted = std::make_shared<const hlo::Module>(part.module);
     for (const ArrayValue& value : part.outputs) {
       LoopStep::Leaf& leaf = made.leaves[static_cast<size_t>(value.element)];
       if (!leaf.changes) {
@@ -412,8 +397,10 @@ class ProgramBuilder {
     std::set<int> inputs;
     for (const LoopStep::Leaf& leaf : made.leaves) inputs.insert(leaf.initial);
     step.inputs.assign(inputs.begin(), inputs.end());
+    // Of a loop that ends by itself nobody knows that it does, where the one around has no iteration.
+    const bool invariant = made.counted && is_invariant(step.inputs, step.outputs);
     step.loop = std::make_shared<const LoopStep>(std::move(made));
-    push(std::move(step));
+    push(std::move(step), invariant);
     return true;
   }
 
@@ -499,7 +486,7 @@ class ProgramBuilder {
   }
 
   /// With buffers for its temporaries.
-  void push(ProgramStep step) {
+  void push(ProgramStep step, bool invariant = false) {
     const std::vector<hlo::Shape> between = step.fusion ? step.fusion->decision().temporaries
                                             : step.lax  ? intermediates(step.lax->manifest)
                                                         : std::vector<hlo::Shape>();
@@ -507,6 +494,8 @@ class ProgramBuilder {
       step.temporaries.push_back(static_cast<int>(program_.buffers.size()));
       program_.buffers.push_back({shape});
     }
+    if (invariant) invariant_.insert(step.outputs.begin(), step.outputs.end());
+    if (setting_.invariant_steps != nullptr) setting_.invariant_steps->push_back(invariant);
     program_.steps.push_back(std::move(step));
   }
 
@@ -524,8 +513,7 @@ class ProgramBuilder {
     return {};
   }
 
-  const Parameters parameters_;
-  const std::string prefix_;  ///< of kernels' names
+  const Setting setting_;
   hlo::Module flat_;
   const EmitOptions& options_;
   const LibraryUse libraries_;
@@ -533,14 +521,16 @@ class ProgramBuilder {
   EmittedProgram program_;
   std::map<ArrayValue, int> buffer_of_;
   std::set<std::string> names_;
-  std::unordered_map<std::string, EmittedFusion> emitted_;  ///< by hlo::structure_key
+  std::unordered_map<std::string, EmittedFusion> fusions_, invariant_fusions_;  ///< by hlo::structure_key
+  std::set<int> invariant_;      ///< buffers that hold the same in each iteration of the loop around
+  int64_t invariant_bytes_ = 0;  ///< of what steps give that leave it
   std::map<std::string, LibraryCall> calls_;
   std::map<std::string, std::string> kept_;
   std::map<std::string, LaxStep> lax_steps_;
 };
 
 Result<EmittedProgram> emit(const hlo::Module& module, const EmitOptions& options, LibraryUse libraries,
-                            const LaxOptions& lax, Parameters parameters, const std::string& prefix) {
+                            const LaxOptions& lax, const Setting& setting) {
   STRATA_CHECK(hlo::check_calls(module));
   std::optional<hlo::Module> expanded;
   for (const auto& [has, expand] : {std::pair(&hlo::has_conditionals, &hlo::expand_conditionals),
@@ -563,7 +553,7 @@ Result<EmittedProgram> emit(const hlo::Module& module, const EmitOptions& option
     expanded = hlo::fold_linear_recurrences(whole);
   if (const hlo::Module& whole = expanded ? *expanded : module; !whole.fusion && hlo::longest_scan_recursion(whole) > 0)
     expanded = hlo::fold_associative_scans(whole, is_associative);
-  return ProgramBuilder(expanded ? *expanded : module, options, libraries, lax, parameters, prefix).build();
+  return ProgramBuilder(expanded ? *expanded : module, options, libraries, lax, setting).build();
 }
 
 ResultAlias alias_of(const hlo::Module& module, const EmittedProgram& program, const hlo::InputOutputAlias& alias) {
@@ -590,7 +580,7 @@ Result<EmittedProgram> emit_program(const hlo::Module& module, const EmitOptions
   const Parameters parameters = aliases.empty() ? Parameters::Kept : Parameters::MayBeOverwritten;
   LaxOptions searches = lax;
   if (!searches.deadline && searches.seconds > 0) searches.deadline = Deadline(searches.seconds, searches.stop);
-  STRATA_TRY(EmittedProgram program, emit(module, options, libraries, searches, parameters, ""));
+  STRATA_TRY(EmittedProgram program, emit(module, options, libraries, searches, {parameters, &aliases}));
   for (const hlo::InputOutputAlias& alias : aliases) program.aliases.push_back(alias_of(module, program, alias));
   return program;
 }
