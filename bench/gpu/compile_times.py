@@ -113,6 +113,9 @@ def main():
     import module_operators  # noqa: F401, more modules
     import module_fresh_layers  # noqa: F401
     import module_fresh_shapes  # noqa: F401
+    import module_later_layers  # noqa: F401
+    import module_later_odds  # noqa: F401
+    import module_later_steps  # noqa: F401
     import module_more_layers  # noqa: F401
     import module_more_steps  # noqa: F401
     import module_odd_blocks  # noqa: F401
