@@ -360,7 +360,10 @@ Result<Plan> plan_scatter_copies(const Fusion& fusion) {
     return unsupported(
         "a copy for each thread of a warp, or for all threads of a block, does not fit into shared memory");
   const double instead = microseconds_in_place(in_place, computation, preparation, fusion.target);
-  const auto& [copies, time] = *chosen;
+  const CopiesPlan& copies = chosen->first;
+  const auto bytes = static_cast<double>(root.shape.element_count() * hlo::byte_width(root.shape.type));
+  const bool copies_operand = preparation.kind == Preparation::Kind::Copy;
+  const double time = chosen->second + (copies_operand ? copy_microseconds(fusion.target, bytes) : 0);
   if (time >= instead) return unsupported("{:.0f} µs by copies, {:.0f} µs in place, by a model", time, instead);
   Plan plan;
   Decision& decision = plan.decision;

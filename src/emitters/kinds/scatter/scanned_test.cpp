@@ -71,9 +71,10 @@ TEST(ScatterScan, UpdatesAreTakenInTheirOrder) {
 }
 
 TEST(ScatterScan, IsChosenWhereIndicesAreFew) {
-  const auto emitter = [](int64_t operand_rows, int64_t windows, int64_t width, const std::string& operand) {
+  const auto emitter = [](int64_t operand_rows, int64_t windows, int64_t width, const std::string& operand,
+                          const std::string& combiner = "add") {
     const std::string text =
-        function("f32", "add") +
+        function("f32", combiner) +
         fmt::format(
             "ENTRY e {{\n  i = s32[{1}] parameter(0)\n  u = f32[{1},{2}] parameter(1)\n{3}  ROOT r = "
             "f32[{0},{2}] scatter(x, i, u), {4}, to_apply=f\n}}\n",
@@ -88,8 +89,10 @@ TEST(ScatterScan, IsChosenWhereIndicesAreFew) {
   const auto given = [](int64_t rows, int64_t width) {
     return fmt::format("  x = f32[{},{}] parameter(2)\n", rows, width);
   };
-  EXPECT_EQ(emitter(20000, 3000, 128, zeros(20000, 128)), "scatter scan");
-  EXPECT_EQ(emitter(1000, 1, 8, zeros(1000, 8)), "scatter scan");
+  EXPECT_EQ(emitter(20000, 3000, 128, zeros(20000, 128), "multiply"), "scatter scan");
+  EXPECT_EQ(emitter(1000, 2, 8, zeros(1000, 8)), "scatter scan");
+  // Vectors of sums are one instruction each.
+  EXPECT_EQ(emitter(20000, 3000, 128, zeros(20000, 128)), "scatter");
   // A row of a cache, which the caller may give away: nothing else is to be read and written.
   EXPECT_EQ(emitter(20000, 1, 128, given(20000, 128)), "scatter");
   EXPECT_EQ(emitter(1 << 20, 1 << 18, 128, zeros(1 << 20, 128)), "scatter rows");
