@@ -1,7 +1,9 @@
 #include "emitters/kinds/reduction_outputs.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "hlo/indexing/operator_maps.h"
@@ -20,7 +22,19 @@ using indexing::simplify;
 
 constexpr int64_t kMaxWritesPerRow = 16;  ///< by the one thread that has the row's results
 
-/// Where code that starts at some index reads heroes and staged inputs.
+/// A map that belongs to something with a number.
+struct NumberedMap {
+  int number;
+  IndexingMap map;
+  bool operator==(const NumberedMap&) const = default;
+};
+struct NumberedMapHash {
+  size_t operator()(const NumberedMap& it) const { return mix(it.map.hash() + static_cast<uint64_t>(it.number)); }
+};
+using NumberedMaps = std::unordered_set<NumberedMap, NumberedMapHash>;
+
+/// Where code that starts at some index reads heroes and staged inputs. A function is gone through for each index at
+/// which it is called, so what its instructions read is found once, and only what leads to heroes is composed.
 class HeroReads {
  public:
   HeroReads(const hlo::Module& module, hlo::ComputationId id, const indexing::FunctionPartition& partition,
@@ -30,7 +44,7 @@ class HeroReads {
   struct One {
     const ReductionHero* hero = nullptr;  ///< none: a staged input
     IndexingMap index;
-    IndexingMap expected;  ///< from the groups: where it may be read
+    const IndexingMap* expected = nullptr;  ///< from the groups: where it may be read
   };
 
   /// All reads of heroes by a function and those it calls, at the results of `map`.
@@ -45,7 +59,7 @@ class HeroReads {
   Result<bool> of_this_row(int function, const IndexingMap& map) {
     STRATA_TRY(const std::vector<One> reads, of_function(function, map));
     return std::all_of(reads.begin(), reads.end(), [](const One& read) {
-      return read.index.known_empty || read.index.results == read.expected.results;
+      return read.index.known_empty || read.index.results == read.expected->results;
     });
   }
 
@@ -53,15 +67,11 @@ class HeroReads {
   int function_of(InstructionId id) const { return partition_.function_of[static_cast<size_t>(id)]; }
 
  private:
-  struct Visit {
-    int function;
-    IndexingMap map;
-    bool operator==(const Visit&) const = default;
-  };
-  struct VisitHash {
-    size_t operator()(const Visit& visit) const {
-      return mix(visit.map.hash() + static_cast<uint64_t>(visit.function));
-    }
+  /// What an instruction reads that may lead to heroes.
+  struct Lead {
+    InstructionId operand = 0;
+    bool unknown = false;
+    std::vector<IndexingMap> places;
   };
 
   Result<void> visit(int number, const IndexingMap& map) {
@@ -70,33 +80,53 @@ class HeroReads {
     const indexing::Function& function = partition_.functions[static_cast<size_t>(number)];
     if (function.injected.empty()) return {};
     for (const indexing::FunctionResult& result : function.results) {
-      STRATA_CHECK(read(number, result.instruction, compose(map, result.index)));
+      if (!leads(number, result.instruction)) continue;
+      STRATA_CHECK(read(result.instruction, compose(map, result.index)));
     }
     for (const InstructionId id : function.instructions) {
-      STRATA_TRY(const std::vector<indexing::Read> reads, indexing::operand_reads(module_, id_, id));
+      STRATA_TRY(const std::vector<Lead>* found, leads_of(number, id));
+      if (found->empty()) continue;
       const IndexingMap index = compose(map, partition_.index_of[static_cast<size_t>(id)]);
-      for (const indexing::Read& one : reads) {
-        InstructionId operand = computation_[id].operands[static_cast<size_t>(one.operand)];
-        int element = one.tuple_element;
-        while (computation_[operand].opcode == Opcode::Tuple) {
-          operand = computation_[operand].operands[static_cast<size_t>(element)];
-          element = 0;
-        }
-        if (one.unknown) return unsupported("{} reads anything", computation_[id].name);
-        for (const IndexingMap& place : one.maps) STRATA_CHECK(read(number, operand, compose(index, place)));
+      for (const Lead& lead : *found) {
+        if (lead.unknown) return unsupported("{} reads anything", computation_[id].name);
+        for (const IndexingMap& place : lead.places) STRATA_CHECK(read(lead.operand, compose(index, place)));
       }
     }
     return {};
   }
 
-  Result<void> read(int reader, InstructionId id, const IndexingMap& map) {
+  /// Whether what a function reads is a hero or staged, or computed by another function.
+  bool leads(int reader, InstructionId id) const {
+    if (heroes_.find(id) != nullptr || heroes_.find_staged(id) != nullptr) return true;
+    return function_of(id) >= 0 && function_of(id) != reader;
+  }
+
+  /// Of an instruction of a function.
+  Result<const std::vector<Lead>*> leads_of(int reader, InstructionId id) {
+    const auto known = leads_.find(id);
+    if (known != leads_.end()) return &known->second;
+    STRATA_TRY(std::vector<indexing::Read> reads, indexing::operand_reads(module_, id_, id));
+    std::vector<Lead> found;
+    for (indexing::Read& one : reads) {
+      InstructionId operand = computation_[id].operands[static_cast<size_t>(one.operand)];
+      int element = one.tuple_element;
+      while (computation_[operand].opcode == Opcode::Tuple) {
+        operand = computation_[operand].operands[static_cast<size_t>(element)];
+        element = 0;
+      }
+      if (one.unknown || leads(reader, operand)) found.push_back({operand, one.unknown, std::move(one.maps)});
+    }
+    return &leads_.emplace(id, std::move(found)).first->second;
+  }
+
+  Result<void> read(InstructionId id, const IndexingMap& map) {
     const ReductionHero* hero = heroes_.find(id);
-    const int function = function_of(id);
     const StagedInput* staged = heroes_.find_staged(id);
-    if (hero == nullptr && staged == nullptr && (function < 0 || function == reader)) return {};
     IndexingMap index = simplify(map);
-    if (hero == nullptr && staged == nullptr) return visit(function, index);
-    found_.push_back({hero, std::move(index), simplify(hero != nullptr ? hero->result : staged->index)});
+    if (hero == nullptr && staged == nullptr) return visit(function_of(id), index);
+    const auto [expected, is_new] = expected_.try_emplace(id);
+    if (is_new) expected->second = simplify(hero != nullptr ? hero->result : staged->index);
+    found_.push_back({hero, std::move(index), &expected->second});
     return {};
   }
 
@@ -106,7 +136,9 @@ class HeroReads {
   const indexing::FunctionPartition& partition_;
   const ReductionHeroes& heroes_;
   std::vector<One> found_;
-  std::unordered_set<Visit, VisitHash> visited_;
+  NumberedMaps visited_;                                        ///< by function
+  std::unordered_map<InstructionId, std::vector<Lead>> leads_;  ///< of instructions that were looked at
+  std::unordered_map<InstructionId, IndexingMap> expected_;     ///< of heroes and staged inputs that were read
 };
 
 class OutputPlanner {
@@ -118,6 +150,7 @@ class OutputPlanner {
     indexing::PartitionOptions options;
     options.heroes = heroes_.ids();
     STRATA_TRY(outputs_.partition, indexing::partition_functions(module_, id_, options));
+    reads_.emplace(module_, id_, outputs_.partition, heroes_);
     for (const ReductionHero& hero : heroes_.heroes) STRATA_CHECK(check_operands(hero));
     std::set<int> functions;
     for (const auto& root : outputs_.partition.roots) functions.insert(root.function);
@@ -139,8 +172,6 @@ class OutputPlanner {
                        [&](const auto& result) { return heroes_.find(result.instruction) != nullptr; });
   }
 
-  HeroReads reads() const { return {module_, id_, outputs_.partition, heroes_}; }
-
   Result<void> check_operands(const ReductionHero& hero) {
     const hlo::Instruction& it = computation_[hero.id];
     for (size_t i = 0; i < it.operands.size(); ++i) {
@@ -148,8 +179,8 @@ class OutputPlanner {
       IndexingMap index = hero.operand;
       if (2 * i >= it.operands.size()) index.results.clear();
       if (heroes_.find(operand) != nullptr) return unsupported("{} reduces {}", it.name, computation_[operand].name);
-      if (reads().function_of(operand) < 0) continue;
-      STRATA_TRY(const bool this_row, reads().of_this_row(reads().function_of(operand), index));
+      if (reads_->function_of(operand) < 0) continue;
+      STRATA_TRY(const bool this_row, reads_->of_this_row(reads_->function_of(operand), index));
       if (!this_row) return unsupported("{} needs reductions of other rows", it.name);
     }
     return {};
@@ -170,7 +201,7 @@ class OutputPlanner {
     const int stages = stages_before(function);
     if (shape.element_count() == heroes_.rows() * heroes_.length()) {
       for (const IndexingMap& index : elementwise_indices(shape)) {
-        STRATA_TRY(const bool this_row, reads().of_this_row(number, index));
+        STRATA_TRY(const bool this_row, reads_->of_this_row(number, index));
         if (!this_row) continue;
         outputs_.writes.push_back({number, true, stages, index});
         return {};
@@ -208,17 +239,19 @@ class OutputPlanner {
         return unsupported("{} has neither an element for each that is reduced nor one a row", name);
       const IndexingMap index =
           simplify(compose(first.result, indexing::bitcast_map(result, shape)), indexing::UnusedVariables::Keep);
-      STRATA_TRY(const bool this_row, reads().of_this_row(number, index));
+      STRATA_TRY(const bool this_row, reads_->of_this_row(number, index));
       if (!this_row) return unsupported("{} reads elements of rows that are kept", name);
       return index;
     }
     STRATA_TRY(const std::vector<HeroReads::One> found,
-               reads().of_function(number, indexing::identity_map(shape.dims)));
+               reads_->of_function(number, indexing::identity_map(shape.dims)));
+    NumberedMaps tried;
     for (const HeroReads::One& read : found) {
       const IndexingMap& map = read.index;
       // It must be read at every index of the function: a condition may have become a narrower range.
       const bool always = map.constraints.empty() && map.dims == indexing::positions(shape.dims);
       if (read.hero == nullptr || !always || !map.ranges.empty() || !map.runtime.empty() || map.known_empty) continue;
+      if (!tried.insert({read.hero->id, map}).second) continue;
       const hlo::Shape& result = indexing::element_shape(computation_[read.hero->id].shape, 0);
       const IndexingMap index =
           simplify(compose(read.hero->result, indexing::inverse(map, indexing::positions(result.dims))),
@@ -227,7 +260,7 @@ class OutputPlanner {
       int64_t writes = 1;
       for (const indexing::Interval& range : index.ranges) writes = indexing::saturating_mul(writes, range.size());
       if (writes > kMaxWritesPerRow) return unsupported("{} has {} elements for each reduced row", name, writes);
-      STRATA_TRY(const bool this_row, reads().of_this_row(number, index));
+      STRATA_TRY(const bool this_row, reads_->of_this_row(number, index));
       if (this_row) return index;
     }
     return unsupported("{} needs reductions of several rows at a time", name);
@@ -238,6 +271,7 @@ class OutputPlanner {
   const hlo::Computation& computation_;
   const ReductionHeroes& heroes_;
   ReductionOutputs outputs_;
+  std::optional<HeroReads> reads_;  ///< of the partition in outputs_
 };
 
 }  // namespace

@@ -193,12 +193,21 @@ class Partition {
       if (read_conditionally(it, read.operand)) use.region = next_region_++;
       if (read.maps.size() == 1) {
         use.separate |= !read.maps[0].ranges.empty();
-        if (!use.separate) use.index = simplify(compose(result_.index_of[i], read.maps[0]));
+        if (!use.separate) use.index = index_of_read(id, operand, read.maps[0]);
         use.separate |= use.index.cost() > options_.max_index_cost;
       }
       uses_[static_cast<size_t>(operand)].push_back(std::move(use));
     }
     return {};
+  }
+
+  /// From the indices of an instruction's function to those at which it reads an operand. Most operators are
+  /// elementwise, whose operands have the simplified index that they have themselves.
+  IndexingMap index_of_read(InstructionId id, InstructionId operand, const IndexingMap& map) const {
+    const IndexingMap& own = result_.index_of[static_cast<size_t>(id)];
+    const hlo::Shape &shape = computation_[id].shape, &read = computation_[operand].shape;
+    const bool same = hlo::is_elementwise(computation_[id].opcode) && read.is_array() && hlo::same_dims(shape, read);
+    return same ? own : simplify(compose(own, map));
   }
 
   /// What a function's callees want injected its own caller has to give it: callees come after their callers.
