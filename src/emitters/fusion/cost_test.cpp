@@ -27,6 +27,63 @@ TEST(FusionWork, CountsThreadsThatWaitForTheirNeighbours) {
   EXPECT_LE(parted - whole, 1.2 * alone);
 }
 
+/// Padding changes what windows read at the edges alone: each place of a window reads nearly all of the array.
+TEST(FusionWork, CountsAllPlacesOfPaddedWindows) {
+  const auto operations = [](std::string_view window, int size) {
+    const auto module = hlo::parse_module(fmt::format(R"(HloModule m
+sum {{ a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b) }}
+ENTRY e {{
+  x = f32[512,512] parameter(0)
+  y = f32[512,512] sine(x)
+  zero = f32[] constant(0)
+  ROOT w = f32[{0},{0}] reduce-window(y, zero), window={{{1}}}, to_apply=sum
+}})",
+                                                      size, window));
+    EXPECT_TRUE(module) << module.error().message;
+    return kernel_work(**module, default_target()).operations / (512.0 * 512);
+  };
+  const double sine = 40;
+  const double padded = operations("size=7x7 pad=3_3x3_3", 512);
+  EXPECT_GT(padded, 0.95 * operations("size=7x7", 506));
+  EXPECT_GT(padded, 48 * sine);
+  // By windows that lie beside each other each element is read once, by those over holes as often as without them.
+  EXPECT_LT(operations("size=2x2 stride=2x2 pad=1_1x1_1", 257), 1.2 * (sine + 5));
+  EXPECT_LT(operations("size=3x3 pad=1_1x1_1 lhs_dilate=2x2", 1023), 16.1 * (sine + 5));
+  EXPECT_GT(operations("size=3x3 pad=1_1x1_1 lhs_dilate=2x2", 1023), 4 * sine);
+}
+
+/// Outputs of all places and features share the images, and all images the filters.
+TEST(FusionWork, CountsAllTermsOfPaddedConvolutions) {
+  const auto module = hlo::parse_module(R"(HloModule m
+ENTRY e {
+  x = s8[4,16,16,32] parameter(0)
+  w = s8[3,3,32,64] parameter(1)
+  ROOT c = s32[4,16,16,64] convolution(x, w), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f
+})");
+  ASSERT_TRUE(module) << module.error().message;
+  const double terms = 4.0 * 16 * 16 * 64 * 9 * 32;
+  EXPECT_GE(kernel_work(**module, default_target()).operations, 2 * terms);
+  EXPECT_GE(kernel_work(**module, default_target()).cache_bytes, 2 * terms);
+}
+
+/// A scan's threads read each element once, however long its window is.
+TEST(FusionWork, CountsOnceWhatAScanReads) {
+  const auto module = hlo::parse_module(R"(HloModule m
+sum { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b) }
+ENTRY e {
+  x = f32[256,4096] parameter(0)
+  y = f32[256,4096] sine(x)
+  zero = f32[] constant(0)
+  ROOT w = f32[256,4096] reduce-window(y, zero), window={size=1x4096 pad=0_0x4095_0}, to_apply=sum
+})");
+  ASSERT_TRUE(module) << module.error().message;
+  EXPECT_EQ(kernel_work(**module, default_target()).cache_bytes, 4 * 256.0 * 4096);
+}
+
 /// After a branch the elements of a thread's vector follow each other; without one they are computed together.
 TEST(FusionWork, CountsBranchesOfAThreadOneAfterTheOther) {
   const auto longest = [](std::string_view type, int size, std::string_view y) {

@@ -68,9 +68,12 @@ double of_scatter(const hlo::Computation& computation, const Instruction& scatte
 CountedInstruction::OperandReads counted_read(const hlo::Computation& computation, const Instruction& it,
                                               const Read& read) {
   CountedInstruction::OperandReads counted{read.operand, read.tuple_element, read.unknown, {}, 0};
+  const bool has_window = it.opcode == Opcode::ReduceWindow || it.opcode == Opcode::Convolution;
   for (const IndexingMap& map : read.maps) {
     double each = 1;
     for (const Interval& range : map.ranges) each *= static_cast<double>(range.size());
+    // Of a window only what is no hole of the array below it.
+    if (has_window && !map.ranges.empty()) each = static_cast<double>(hlo::terms_of(computation, it));
     counted.maps.push_back({is_identity(map), !map.constraints.empty(), each});
   }
   if (it.opcode == Opcode::Scatter) counted.of_scatter = of_scatter(computation, it, read.operand);
@@ -285,12 +288,16 @@ void EvaluationCounts::pass_on(InstructionId id, double evaluated, Passed& passe
         apart += there;
         continue;
       }
+      // Threads share what a scan reads.
+      if (it.opcode == Opcode::ReduceWindow && once_[i]) {
+        apart += there;
+        continue;
+      }
       // Of what a condition guards, only what satisfies it is evaluated: no more than there is, as often as the whole
-      // instruction is.
+      // instruction is, and by each place of a window. Outputs of a convolution share what there is, too.
       const double times = std::max(evaluated / std::max(it.elements, 1.0), 1.0);
-      const double most = !map.constrained || it.opcode == Opcode::Scatter || all_take_part
-                              ? evaluated * map.reads
-                              : std::min(evaluated * map.reads, times * there);
+      const bool is_part = map.constrained && it.opcode != Opcode::Scatter && it.opcode != Opcode::Convolution;
+      const double most = (is_part && !all_take_part ? std::min(evaluated, times * there) : evaluated) * map.reads;
       apart += it.opcode == Opcode::Scatter ? read.of_scatter : most;
     }
   }
