@@ -1,5 +1,6 @@
 """Operators that the torch front end takes apart itself, and scans: results and gradients beside eager mode's."""
 
+import copy
 import math
 
 import pytest
@@ -95,6 +96,53 @@ class Bag(nn.Module):
 
     def forward(self, indices, offsets):
         return self.bag(indices, offsets)
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean", "max", "min", "prod"])
+def test_segments(reduce):
+    def of(x, **more):
+        return torch.segment_reduce(x, reduce, unsafe=True, **more)
+
+    lengths, x = torch.tensor([3, 0, 4, 1]), array(8, 5)
+    nan = torch.where(x > 2.5, torch.nan, x)
+    for data in (x, x.double(), x.bfloat16(), nan, x.round()):
+        check(lambda x, n: of(x, lengths=n), data, lengths)
+        check(lambda x, n: of(x, lengths=n, initial=2), data, lengths)
+        check(lambda x, n: of(x, offsets=n), data, torch.tensor([0, 3, 3, 8]))
+    check(lambda x, n: of(x, lengths=n, axis=1), array(2, 7, 3), torch.tensor([[2, 5], [6, 1]]))
+    if reduce != "prod":
+        train(lambda x: of(x, lengths=lengths, initial=0), x.round())
+        train(lambda x: of(x, lengths=torch.tensor([[2, 5], [6, 1]]), axis=1), array(2, 7, 3))
+
+
+@pytest.mark.parametrize("norm", [1.0, 2.0, math.inf])
+def test_embeddings_of_bounded_length(norm):
+    for module in (nn.Embedding(11, 5, max_norm=1.5, norm_type=norm), nn.EmbeddingBag(11, 5, max_norm=1.5, norm_type=norm)):
+        eager, indices = copy.deepcopy(module), integers(11, 4, 3)
+        indices[0] = indices[1]
+        torch_backend.FALLBACKS.clear()
+        for _ in range(2):
+            got, expected = compiled(module)(indices), eager(indices)
+            assert not torch_backend.FALLBACKS
+            assert_same(got, expected)
+            assert_same(module.weight.detach(), eager.weight.detach())
+            for result in (got, expected):
+                result.square().sum().backward()
+            assert_same(module.weight.grad, eager.weight.grad)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_lstm_that_is_not_trained(dtype, monkeypatch):
+    monkeypatch.setattr(torch._dynamo.config, "allow_rnn", True)
+    for more in ({}, {"bidirectional": True, "batch_first": True}, {"bias": False, "num_layers": 2}):
+        module = nn.LSTM(5, 7, **more).to(dtype)
+        x = array(4, 3, 5, dtype=dtype)
+        with torch.no_grad():
+            wide = copy.deepcopy(module).double()(x.double())
+            assert_same([v.double() for v in torch.utils._pytree.tree_leaves(compiled(module)(x))],
+                        torch.utils._pytree.tree_leaves(wide), strides=False,
+                        units=8 * torch.finfo(dtype).eps / torch.finfo(torch.float64).eps)
+        assert not torch_backend.FALLBACKS
 
 
 def test_gradients_of_an_embedding_by_frequency():

@@ -8,7 +8,7 @@ GPU where they lie on one. What has none runs in torch, operator by operator, wi
 names the operator, its place in the user's code and the reason. Options: see `Options`.
 
     rules            unary.py, elementwise.py, reductions.py, norms.py, shapes.py, products.py, pooling.py, indexing.py,
-                     complexes.py, control_flow.py
+                     complexes.py, control_flow.py, bits.py, recurrent.py
     what they use    hlo_builder.py (text of modules), lowering.py (broadcasting, types), types.py
     the way there    decompositions.py, partition.py (what is compiled together), writer.py (part → text)
     time of searches search_time.py
@@ -27,7 +27,7 @@ from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from . import (  # noqa: F401  (they fill the table)
-    complexes, control_flow, elementwise, indexing, norms, pooling, products, reductions, shapes, unary,
+    bits, complexes, control_flow, elementwise, indexing, norms, pooling, products, recurrent, reductions, shapes, unary,
 )
 from .decompositions import decomposition_table, replace_attention, separate_dropout
 from .options import Options, read_options
@@ -70,3 +70,13 @@ def backend(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, options:
             decompositions=decomposition_table(), partition_fn=min_cut_rematerialization_partition,
             keep_inference_input_mutations=True,  # the graph changes its arguments itself: in_place.py
         )(gm, example_inputs)
+
+
+def _register() -> None:
+    """Gives the backend its name where no entry point of a package does, as in a copy of the files alone. What an entry
+    point names torch registers itself, once it has read this module."""
+    if "strata" not in torch._dynamo.list_backends(exclude_tags=()):
+        torch._dynamo.register_backend(backend, name="strata")
+
+
+_register()

@@ -85,7 +85,83 @@ def embedding_bag_weights_backward(grad, weight, indices, offsets, bag, mode, pa
     return torch.where(indices != padding_idx, products, 0.0).to(grad.dtype)
 
 
+# Segments of an array: parts of one dimension that follow each other
+
+_OF_SEGMENTS = {"sum": ("sum", 0.0), "mean": ("sum", 0.0), "prod": ("prod", 1.0), "max": ("amax", -math.inf),
+                "min": ("amin", math.inf)}
+
+
+def _segments(data, lengths, offsets, axis: int):
+    """(the segment of each element, how many segments there are, their lengths); segments that do not cover an element
+    leave it to one that comes after them all."""
+    offsets = F.pad(lengths.cumsum(-1), (1, 0)) if offsets is None else offsets
+    places = torch.arange(data.shape[axis], dtype=offsets.dtype, device=data.device)
+    places = places.expand(*offsets.shape[:-1], -1).contiguous()
+    count = offsets.shape[-1] - 1
+    segment = torch.searchsorted(offsets.contiguous(), places, right=True) - 1
+    segment = torch.where(segment < 0, count, segment)
+    return _along(segment, data).expand_as(data), count, _along(offsets.diff(), data)
+
+
+def _along(x: torch.Tensor, data: torch.Tensor) -> torch.Tensor:
+    """With as many dimensions as the data: those of segments are the first."""
+    return x.reshape(*x.shape, *[1] * (data.dim() - x.dim()))
+
+
+@takes_apart("aten.segment_reduce.default")
+def segment_reduce(data, reduce, *, lengths=None, indices=None, offsets=None, axis=0, unsafe=False, initial=None):
+    if indices is not None or data.numel() == 0:
+        return NotImplemented
+    axis = axis % data.dim()
+    segment, count, lengths = _segments(data, lengths, offsets, axis)
+    way, start = _OF_SEGMENTS[reduce]
+    shape = [*data.shape[:axis], count + 1, *data.shape[axis + 1:]]
+    x = wide(data)
+    found = torch.full(shape, start if initial is None else initial, dtype=x.dtype, device=x.device)
+    found = found.scatter_reduce(axis, segment, x, way).narrow(axis, 0, count)
+    if reduce == "mean":
+        empty = math.nan if initial is None else initial
+        found = torch.where(lengths > 0, found / lengths, empty)
+    return found.to(data.dtype)
+
+
+@takes_apart("aten._segment_reduce_backward.default")
+def segment_reduce_backward(grad, output, data, reduce, *, lengths=None, offsets=None, axis=0, initial=None):
+    if reduce == "prod" or data.numel() == 0:
+        return NotImplemented
+    axis = axis % data.dim()
+    segment, count, lengths = _segments(data, lengths, offsets, axis)
+
+    def of_elements(x):
+        """What stands for the segment of each element, 0 for an element of none."""
+        one = list(x.shape)
+        one[axis] = 1
+        return torch.cat([x, x.new_zeros(one)], axis).gather(axis, segment)
+
+    if reduce == "sum":
+        return of_elements(grad)
+    if reduce == "mean":
+        return of_elements((wide(grad) / lengths.clamp_min(1)).to(grad.dtype))
+    best = of_elements(output)
+    chosen = ((data == best) | data.isnan()) & (segment < count)
+    equals = torch.zeros([*data.shape[:axis], count + 1, *data.shape[axis + 1:]], dtype=torch.int64, device=data.device)
+    equals = equals.scatter_add(axis, segment, chosen.long()).narrow(axis, 0, count)
+    return torch.where(chosen, of_elements((wide(grad) / equals.clamp_min(1)).to(grad.dtype)), 0.0)
+
+
 # Layers
+
+@takes_apart("aten.embedding_renorm.default")
+def embedding_renorm(weight, indices, max_norm, norm_type):
+    """The weight, whose rows that the indices name are no longer than max_norm."""
+    if indices.numel() == 0:
+        return weight.clone()
+    places = indices.reshape(-1)
+    rows = weight[places]
+    sizes = torch.linalg.vector_norm(wide(rows), norm_type, -1, keepdim=True)
+    shorter = (rows * (max_norm / (sizes + 1e-7)).to(rows.dtype)).to(rows.dtype)
+    return weight.index_put([places], torch.where(sizes > max_norm, shorter, rows))
+
 
 @takes_apart("aten._weight_norm_interface_backward.default")
 def weight_norm_backward(grad, v, g, norms, dim):

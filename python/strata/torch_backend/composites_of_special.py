@@ -40,23 +40,6 @@ def erfinv(x):
     return torch.where(size < 1, found, edge).to(x.dtype)
 
 
-@takes_apart("aten.special_erfcx.default")
-def erfcx(x):
-    """exp(x²) erfc(x): by its definition up to 3, by the continued fraction from there on."""
-    if x.dtype not in _FLOATS or x.dtype == torch.float64:
-        return NotImplemented
-    y = x.double()
-    size = y.abs()
-    near = torch.where(size < 3, size, 0.0)
-    near = torch.exp(near * near) * torch.erfc(near)
-    far = torch.where(size < 3, 3.0, size)
-    fraction = far
-    for i in range(40, 0, -1):
-        fraction = far + i / 2 / fraction
-    found = torch.where(size < 3, near, 1 / math.sqrt(math.pi) / fraction)
-    return torch.where(y < 0, 2 * torch.exp(y * y) - found, torch.where(y.isnan(), y, found)).to(x.dtype)
-
-
 @takes_apart("aten.polygamma.default")
 def polygamma(n, x):
     """ψ′ by ψ′(1 - x) + ψ′(x) = π² / sin²(πx), ψ′(x) = ψ′(x + 1) + 1 / x², and the series at infinity."""
@@ -115,8 +98,6 @@ def lgamma(x):
 def digamma(x):
     if x.dtype == torch.float64:
         return _digamma_of_doubles(x)
-    if x.dtype == torch.float64:
-        return digamma_of_doubles(x)
     if x.dtype not in (torch.float32, torch.float16, torch.bfloat16):
         return NotImplemented
     y = x.double()

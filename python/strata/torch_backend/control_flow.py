@@ -131,20 +131,22 @@ def cond(c, predicate, _yes, _no, operands, **named):
 
 
 @lowers("higher_order.while_loop")
-def while_loop(c, _condition, _body, carried, additional, **named):
+def whileloop(c, _condition, _body, carried, additional, **named):
     _check_pure(named)
     carried, additional = _arrays(carried, "carried values"), _arrays(additional, "arguments")
     condition, body = _function(c, 0), _function(c, 1)
-    return _loop(c, [*carried, *additional],
-                 lambda b, values: c_scalar(b, inline(c, b, condition, values)[0]),
+    return loop(c, [*carried, *additional],
+                 lambda b, values: truth(b, inline(c, b, condition, values)[0]),
                  lambda b, values: [*inline(c, b, body, values), *values[len(carried):]])[:len(carried)]
 
 
-def c_scalar(b: HloBuilder, x: Value) -> Value:
+def truth(b: HloBuilder, x: Value) -> Value:
+    """An array of one element as a scalar of booleans."""
     return b.reshape(x if x.dtype == "pred" else b.compare(x, b.full(0, x.dtype, x.shape), "NE"), ())
 
 
-def _loop(c: Lowering, start: Sequence[Value], condition, body) -> list[Value]:
+def loop(c: Lowering, start: Sequence[Value], condition, body) -> list[Value]:
+    """What body(builder, values) makes of the values in the end, from `start` on, while condition(builder, values)."""
     def checked(b: HloBuilder, values: list[Value]) -> list[Value]:
         results = body(b, values)
         if _kinds(results) != _kinds(values):
@@ -194,7 +196,7 @@ def _scan(c: Lowering, init: list[Value], xs: list[Value], additional: list[Valu
                 for x, row in zip(done, rows, strict=True)]
         return [b.binary("add", at, b.constant(1, "s32")), *found[:len(init)], *arrays, *others, *done]
 
-    found = _loop(c, start, lambda b, values: b.compare(values[0], b.constant(steps, "s32"), "LT"), body)
+    found = loop(c, start, lambda b, values: b.compare(values[0], b.constant(steps, "s32"), "LT"), body)
     return [*found[1:ends[1]], *found[ends[3]:]]
 
 

@@ -11,7 +11,9 @@ import torch.nn.functional as F
 from torch._decomp import core_aten_decompositions, get_decompositions
 from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex
 
-from . import composites_of_images, composites_of_layers, composites_of_special  # noqa: F401  (they fill the table)
+from . import (  # noqa: F401  (they fill the table)
+    composites_of_bessel, composites_of_images, composites_of_layers, composites_of_special,
+)
 from .composites import COMPOSITES
 from .registry import RULES, find_operator
 

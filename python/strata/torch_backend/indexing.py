@@ -53,7 +53,9 @@ def _along(c: Lowering, x: Value, dim: int, index: Value) -> tuple[Value, Value]
 
 @lowers("aten.gather.default", of_complex=True)
 def gather(c, x, dim, index, sparse_grad=False):
-    if x.rank == 0 or index.size == 0:
+    if index.size == 0:
+        return c.b.full(0, x.dtype, c.shape)
+    if x.rank == 0:
         return x if x.rank == 0 and index.rank == 0 else c.b.reshape(c.operand(x, c.dtype), c.shape)
     dim %= x.rank
     x, vectors = _along(c, x, dim, index)

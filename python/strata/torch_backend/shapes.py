@@ -6,6 +6,7 @@ import math
 import operator
 
 from .hlo_builder import FLOATS, Value
+from .indexing import take
 from .lowering import Lowering, dimensions, row_major
 from .registry import OF_COMPLEX, RULES, VIEWS, Unsupported, lowers
 from .writer import layout_of
@@ -167,15 +168,16 @@ def as_strided_scatter(c, x, source, size, stride, storage_offset=None):
     return c.b.transpose(y, [order.index(d) for d in range(x.rank)])
 
 
-@lowers("aten.unfold.default")
+@lowers("aten.unfold.default", of_complex=True)
 def unfold(c, x, dim, size, step):
-    dim = dim % x.rank if x.rank else 0
+    if x.rank == 0:
+        return c.b.slice(c.b.reshape(x, (1,)), [0], [size])
+    dim %= x.rank
     count = c.shape[dim]
-    parts = [slice_(c, x, dim, i * step, i * step + size) for i in range(count)]
-    if count > 256:
-        raise Unsupported(f"{count} windows of unfold: more than 256 are not taken")
-    stacked = [c.b.reshape(p, (*p.shape[:dim], 1, *p.shape[dim:])) for p in parts]
-    y = c.b.concatenate(stacked, dim)
+    if size == step:
+        y = c.b.reshape(slice_(c, x, dim, 0, count * size), (*x.shape[:dim], count, size, *x.shape[dim + 1:]))
+    else:
+        y = take(c, x, _places(c, (count, size), (step, 1), 0), dim)
     return c.b.transpose(y, [d for d in range(y.rank) if d != dim + 1] + [dim + 1])
 
 

@@ -81,11 +81,6 @@ def reciprocal(c, x):
     return c.cast(c.div(1.0, c.cast(x, wide(c.dtype))), c.dtype)
 
 
-@formula("aten.erfc.default")
-def erfc(c, x):
-    return c.sub(1.0, c.unary("erf", x))
-
-
 @formula("aten.silu.default")
 def silu(c, x):
     return c.mul(x, c.unary("logistic", x))
@@ -110,15 +105,14 @@ def leaky_relu(c, x, negative_slope=0.01):
     return c.select(c.compare(x, 0.0, "GT"), x, c.mul(x, float(negative_slope)))
 
 
-@lowers("aten.polygamma.default", "aten.lgamma.default", "aten.i0.default", "aten.igamma.default",
-        "aten.igammac.default", "aten.special_i0e.default", "aten.special_i1.default", "aten.special_i1e.default",
-        "aten.special_erfcx.default", "aten.special_ndtri.default", "aten.special_zeta.default")
+@lowers("aten.polygamma.default", "aten.lgamma.default", "aten.igamma.default", "aten.igammac.default",
+        "aten.special_zeta.default")
 def special(c, *_):
-    if c.node.target._opname in ("lgamma", "special_erfcx"):
+    if c.node.target._opname == "lgamma":
         raise Unsupported("in float64 it is not taken, only in narrower types")
     if c.node.target._opname == "polygamma":
         raise Unsupported("only polygamma(0, x) and polygamma(1, x) are taken")
-    raise Unsupported("of the special functions, only erf, erfc, erfinv, erfcx, lgamma, digamma and trigamma are taken")
+    raise Unsupported("of the special functions, the incomplete gamma functions and zeta are not taken")
 
 
 @lowers("aten.trunc.default", "aten.fix.default")
