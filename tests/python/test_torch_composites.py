@@ -117,7 +117,8 @@ def test_segments(reduce):
 
 @pytest.mark.parametrize("norm", [1.0, 2.0, math.inf])
 def test_embeddings_of_bounded_length(norm):
-    for module in (nn.Embedding(11, 5, max_norm=1.5, norm_type=norm), nn.EmbeddingBag(11, 5, max_norm=1.5, norm_type=norm)):
+    for layer in (nn.Embedding, nn.EmbeddingBag):
+        module = layer(11, 5, max_norm=1.5, norm_type=norm)
         eager, indices = copy.deepcopy(module), integers(11, 4, 3)
         indices[0] = indices[1]
         torch_backend.FALLBACKS.clear()

@@ -46,8 +46,8 @@ def same_on_scale(name, found, expected, units=16):
 def test_bessel_functions_and_tails_of_the_normal_distribution(dtype):
     """Beside scipy in float64: of Bessel's functions in float64, torch has 7 digits."""
     scipy = pytest.importorskip("scipy.special", reason="scipy is not installed: Bessel functions are not tested")
-    names = {"i0": "i0", "i0e": "i0e", "i1": "i1", "i1e": "i1e", "bessel_j0": "j0", "bessel_j1": "j1", "bessel_y0": "y0",
-             "bessel_y1": "y1", "modified_bessel_i0": "i0", "modified_bessel_i1": "i1", "modified_bessel_k0": "k0",
+    names = {"i0": "i0", "i0e": "i0e", "i1": "i1", "i1e": "i1e", "bessel_j0": "j0", "bessel_j1": "j1",
+             "bessel_y0": "y0", "bessel_y1": "y1", "modified_bessel_i0": "i0", "modified_bessel_i1": "i1", "modified_bessel_k0": "k0",
              "modified_bessel_k1": "k1", "scaled_modified_bessel_k0": "k0e", "scaled_modified_bessel_k1": "k1e",
              "erfc": "erfc", "erfcx": "erfcx", "log_ndtr": "log_ndtr"}
     x = ALONG[ALONG.isfinite()].to(dtype)

@@ -27,7 +27,8 @@ from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from . import (  # noqa: F401  (they fill the table)
-    bits, complexes, control_flow, elementwise, indexing, norms, pooling, products, recurrent, reductions, shapes, unary,
+    bits, complexes, control_flow, elementwise, indexing, norms, pooling, products, recurrent, reductions, shapes,
+    unary,
 )
 from .decompositions import decomposition_table, replace_attention, separate_dropout
 from .options import Options, read_options

@@ -140,7 +140,9 @@ _in_doubles("aten.special_bessel_y1.default")(lambda x: _y(x, 1))
 @_in_doubles("aten.special_spherical_bessel_j0.default")
 def spherical_j0(x):
     square = x * x
-    near = 1 - square / 6 * (1 - square / 20 * (1 - square / 42 * (1 - square / 72 * (1 - square / 110))))
+    near = torch.ones_like(x)
+    for divisor in (156, 110, 72, 42, 20, 6):
+        near = 1 - square / divisor * near
     return torch.where(x.abs() < 0.5, near, torch.where(x.isinf(), 0.0, x.sin() / x))
 
 
@@ -172,8 +174,8 @@ def erfc(x):
 
 @_in_doubles("aten.special_ndtri.default")
 def ndtri(p):
-    """Between 0.1 and 0.9 by erfinv; beyond, from a rational approximation (Abramowitz and Stegun, 26.2.23), by Newton's
-    steps for the logarithm of the probability."""
+    """Between 0.1 and 0.9 by erfinv; beyond, from a rational approximation (Abramowitz and Stegun, 26.2.23), by steps of
+    Newton's for the logarithm of the probability."""
     central = math.sqrt(2) * torch.erfinv(2 * p.clamp(0.1, 0.9) - 1)
     tail = torch.minimum(p, 1 - p).clamp(0, 0.1)
     logarithm = tail.log()

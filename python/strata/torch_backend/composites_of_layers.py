@@ -12,13 +12,17 @@ from .composites import takes_apart, wide
 
 # Bags of embeddings: 0 sums, 1 means, 2 maxima
 
+def _parts(offsets: torch.Tensor, size: int) -> torch.Tensor:
+    """The part of each of `size` elements, for the places at which parts begin, in order; -1 before the first one."""
+    places = torch.arange(size, dtype=offsets.dtype, device=offsets.device).expand(*offsets.shape[:-1], -1)
+    return torch.searchsorted(offsets.contiguous(), places.contiguous(), right=True) - 1
+
+
 def _bags(indices: torch.Tensor, offsets: torch.Tensor, last_too: bool) -> tuple[torch.Tensor, int]:
     """The bag of each index, and how many bags there are."""
     if last_too:
         offsets = offsets[:-1]
-    marks = torch.zeros(indices.shape[0] + 1, dtype=torch.int64, device=indices.device)
-    marks = marks.index_add(0, offsets.long(), torch.ones_like(offsets, dtype=torch.int64))
-    return marks.cumsum(0)[:-1] - 1, offsets.shape[0]
+    return _parts(offsets, indices.shape[0]), offsets.shape[0]
 
 
 def _sum_of_bags(x: torch.Tensor, bag: torch.Tensor, count: int) -> torch.Tensor:
@@ -95,10 +99,8 @@ def _segments(data, lengths, offsets, axis: int):
     """(the segment of each element, how many segments there are, their lengths); segments that do not cover an element
     leave it to one that comes after them all."""
     offsets = F.pad(lengths.cumsum(-1), (1, 0)) if offsets is None else offsets
-    places = torch.arange(data.shape[axis], dtype=offsets.dtype, device=data.device)
-    places = places.expand(*offsets.shape[:-1], -1).contiguous()
     count = offsets.shape[-1] - 1
-    segment = torch.searchsorted(offsets.contiguous(), places, right=True) - 1
+    segment = _parts(offsets, data.shape[axis])
     segment = torch.where(segment < 0, count, segment)
     return _along(segment, data).expand_as(data), count, _along(offsets.diff(), data)
 

@@ -25,7 +25,7 @@ _MORE = (
     "index_copy", "rrelu_with_noise", "_to_copy", "sgn", "cudnn_batch_norm", "triu_indices", "tril_indices",
     "take", "aminmax", "count_nonzero", "replication_pad1d", "replication_pad2d", "pixel_shuffle", "glu", "celu",
     "mish", "softplus", "unfold_backward", "bernoulli", "floor_divide", "linspace", "logspace", "isin", "bucketize",
-    "addmv", "dist", "ldexp", "rrelu_with_noise_backward",
+    "addmv", "dist", "ldexp", "rrelu_with_noise_backward", "upsample_trilinear3d",
 )
 
 

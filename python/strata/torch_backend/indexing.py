@@ -225,31 +225,39 @@ def to_number(c, *_):
     raise Unsupported("a number of Python is read from an array")
 
 
-def _in_order(c: Lowering, x: Value, places: Value) -> Value:
-    """The elements of each row at these places of the row."""
-    others = list(range(x.rank - 1))
-    return c.b.gather(x, c.b.reshape(places, (*places.shape, 1)), x.shape, offset=[], collapsed=[x.rank - 1],
-                      start_map=[x.rank - 1], sizes=[1] * x.rank, vector_dim=places.rank, batching=(others, others))
-
-
 @lowers("aten.searchsorted.Tensor", "aten.searchsorted.Scalar", "aten.bucketize.Tensor")
 def search_sorted(c, sorted_values, values, *, out_int32=False, right=False, side=None, sorter=None):
-    """By counting the smaller elements. NaN comes after all."""
+    """By halves: where the place is known up to a power of two, the one element between halves tells which it is. NaN
+    comes after all."""
     if c.node.target._opname == "bucketize":
         sorted_values, values = values, sorted_values
     if sorter is not None:
-        sorted_values = _in_order(c, sorted_values, sorter)
+        sorted_values = _at(c, sorted_values, sorter)
     if not isinstance(values, Value):
         values = c.b.constant(values, sorted_values.dtype if isinstance(values, int) else "f32"
                               if sorted_values.dtype not in FLOATS else sorted_values.dtype)
     if sorted_values.rank > 1 and sorted_values.shape[:-1] != values.shape[:-1]:
         raise Unsupported("searchsorted with other rows than its sorted values has is not taken")
     dtype = values.dtype if values.dtype in FLOATS else sorted_values.dtype
-    right = right or side == "right"
-    ones = [1] * (values.rank if sorted_values.rank == 1 else 1)
-    rows = c.b.reshape(sorted_values, (*sorted_values.shape[:-1], *ones, sorted_values.shape[-1]))
-    values = c.b.reshape(values, (*values.shape, 1))
-    below = c.compare(rows, values, "LE" if right else "LT", dtype)
-    if values.dtype in FLOATS:
-        below = c.binary("or", below, c.compare(values, values, "NE"))
-    return c.cast(c.reduce("add", c.cast(below, "s32"), [below.rank - 1]), c.dtype)
+    direction = "LE" if right or side == "right" else "LT"
+    count = sorted_values.shape[-1]
+    found = c.b.full(0, "s32", values.shape)
+    if count == 0 or values.size == 0:
+        return c.cast(found, c.dtype)
+    for step in (1 << i for i in reversed(range(count.bit_length()))):
+        further = c.add(found, step)
+        element = _at(c, sorted_values, c.binary("minimum", c.sub(further, 1), count - 1))
+        below = c.compare(element, values, direction, dtype)
+        if values.dtype in FLOATS:
+            below = c.binary("or", below, c.compare(values, values, "NE"))
+        found = c.select(c.binary("and", below, c.compare(further, count, "LE")), further, found)
+    return c.cast(found, c.dtype)
+
+
+def _at(c: Lowering, x: Value, index: Value) -> Value:
+    """The elements of an array of one dimension, or of each row of several, at places of any shape or in each row."""
+    if x.rank == 1:
+        return take(c, x, index, 0)
+    others = list(range(x.rank - 1))
+    return c.b.gather(x, c.b.reshape(index, (*index.shape, 1)), index.shape, offset=[], collapsed=[x.rank - 1],
+                      start_map=[x.rank - 1], sizes=[1] * x.rank, vector_dim=index.rank, batching=(others, others))

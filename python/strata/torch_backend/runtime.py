@@ -185,9 +185,14 @@ def compile_graph(gm: torch.fx.GraphModule, search: SearchTime, name: str) -> Pr
     return _program(gm, steps, [compiled[(key, *written_over.get(key, {}).items())] for key in parts])
 
 
+_CHECKS = ("_assert_", "_functional_assert_", "_make_dep_token", "sym_constrain_", "_functional_sym_constrain_")
+
+
 def _expected(node: Node) -> bool:
-    """Operators of torch that say nothing about Strata: copies to arguments, results of other operators, numbers."""
-    return is_run_time_number(node) or getattr(node.target, "__name__", "") in ("getitem", "copy_.default")
+    """Operators of torch that say nothing about Strata: copies to arguments, results of other operators, numbers, and
+    checks, which read what is computed and cut nothing."""
+    name = getattr(node.target, "__name__", "")
+    return is_run_time_number(node) or name in ("getitem", "copy_.default") or name.startswith(_CHECKS)
 
 
 def _text_of(part: Part, name: str, written_over: dict[int, int]) -> ModuleText:

@@ -112,7 +112,7 @@ def lower_node(b: HloBuilder, node: torch.fx.Node, operand) -> Value | list[Valu
         if is_tensor(fake):
             check_tensor(fake)
 
-    arguments = map_arg(node.args, operand)
+    arguments = _number_as_array(c, node, map_arg(node.args, operand))
     named = map_arg(node.kwargs, operand)
     given = [v for v in pytree.tree_leaves((arguments, named)) if isinstance(v, Value)]
     results = [v for v in c.results if is_tensor(v)]
@@ -135,6 +135,19 @@ def lower_node(b: HloBuilder, node: torch.fx.Node, operand) -> Value | list[Valu
             raise Unsupported(f"the rule gives {value.dtype}{list(value.shape)} where torch has "
                               f"{expected[0]}{list(expected[1])}")
     return found
+
+
+def _number_as_array(c: Lowering, node: torch.fx.Node, arguments: tuple) -> tuple:
+    """Gives a rule of one array an array where the graph has a number of Python, as gradients of x * 1j do."""
+    schema = getattr(node.target, "_schema", None)
+    if schema is None or not arguments or not isinstance(arguments[0], (int, float, complex)):
+        return arguments
+    arrays = [isinstance(argument.type, torch.TensorType) for argument in schema.arguments]
+    if not arrays[0] or sum(arrays) > 1:
+        return arguments
+    kind = hlo_type(torch.result_type(torch.empty(0), arguments[0])) if isinstance(arguments[0], (float, complex)) \
+        else "pred" if isinstance(arguments[0], bool) else "s64"
+    return (c.b.constant(arguments[0], kind), *arguments[1:])
 
 
 def try_node(node: torch.fx.Node) -> str | None:
