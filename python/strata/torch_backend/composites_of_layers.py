@@ -124,7 +124,7 @@ def segment_reduce(data, reduce, *, lengths=None, indices=None, offsets=None, ax
     if reduce == "mean":
         empty = math.nan if initial is None else initial
         found = torch.where(lengths > 0, found / lengths, empty)
-    return found.to(data.dtype)
+    return found.to(data.dtype).contiguous()
 
 
 @takes_apart("aten._segment_reduce_backward.default")
@@ -148,7 +148,9 @@ def segment_reduce_backward(grad, output, data, reduce, *, lengths=None, offsets
     chosen = ((data == best) | data.isnan()) & (segment < count)
     equals = torch.zeros([*data.shape[:axis], count + 1, *data.shape[axis + 1:]], dtype=torch.int64, device=data.device)
     equals = equals.scatter_add(axis, segment, chosen.long()).narrow(axis, 0, count)
-    return torch.where(chosen, of_elements((wide(grad) / equals.clamp_min(1)).to(grad.dtype)), 0.0)
+    # Torch shares gradients among equal elements where they are above 0, and gives each all of one below.
+    shared = torch.where(grad > 0, (wide(grad) / equals.clamp_min(1)).to(grad.dtype), grad)
+    return torch.where(chosen, of_elements(shared), 0.0)
 
 
 # Layers
