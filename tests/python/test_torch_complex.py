@@ -4,7 +4,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed: its front end is not tested")
 
-from torch_helpers import array, compiled  # noqa: E402
+from torch_helpers import array, assert_same, compiled  # noqa: E402
 
 from strata import torch_backend  # noqa: E402
 
@@ -110,3 +110,16 @@ def test_gradients_of_fourier_transforms():
 def test_what_has_no_rule_for_complex_numbers_says_so():
     agree(lambda x: x.tan() + 1, numbers(3), fallbacks=["aten.tan.default"])
     assert torch_backend.FALLBACKS[0][1] == "of complex numbers it is not taken"
+
+
+def test_gradient_of_a_product_with_a_number():
+    """torch conjugates the number, which is none of its arrays."""
+    angle = torch.rand(5)
+
+    def run(function):
+        x = angle.clone().requires_grad_()
+        return torch.autograd.grad(torch.view_as_real(function(x)).square().cumsum(0).sum(), x)[0]
+
+    torch_backend.FALLBACKS.clear()
+    assert_same(run(compiled(lambda x: torch.exp(1j * x) * x)), run(lambda x: torch.exp(1j * x) * x))
+    assert not torch_backend.FALLBACKS

@@ -371,3 +371,9 @@ def test_looking_at_memory_by_strides():
     check(lambda x: x.as_strided((2, 2, 1), (0, 7, 3), 2) * 1, x.t().contiguous().t())
     check(lambda x, v: torch.as_strided_scatter(x, v, (3, 2), (4, 2), 1), x, array(3, 2))
     check(lambda x: x.expand(3, 4).clone().fill_diagonal_(1), x[:1].clone())
+
+
+def test_windows_of_any_number():
+    check(lambda x: (x.unfold(1, 7, 3), x.unfold(0, 2, 2), x.unfold(-1, 400, 1)), array(5, 900))
+    check(lambda x: x.unfold(0, 1, 1), array())
+    check(lambda x, i: (x.gather(0, i), x.gather(1, i[:, :0])), array(4, 3), torch.zeros(0, 3, dtype=torch.int64))
