@@ -145,8 +145,7 @@ def _number_as_array(c: Lowering, node: torch.fx.Node, arguments: tuple) -> tupl
     arrays = [isinstance(argument.type, torch.TensorType) for argument in schema.arguments]
     if not arrays[0] or sum(arrays) > 1:
         return arguments
-    kind = hlo_type(torch.result_type(torch.empty(0), arguments[0])) if isinstance(arguments[0], (float, complex)) \
-        else "pred" if isinstance(arguments[0], bool) else "s64"
+    kind = {bool: "pred", int: "s64", float: "f64", complex: "c128"}[type(arguments[0])]  # torch's types of numbers
     return (c.b.constant(arguments[0], kind), *arguments[1:])
 
 
