@@ -10,9 +10,11 @@ PROGRAM ?= programs/rmsnorm.strata
 FUZZ_SECONDS ?= 60
 
 NAME = $(basename $(notdir $(PROGRAM)))
-STRATA = build/release/bin/strata
+# `run` needs no emitters: it makes a quick build without them, unless there is one of everything.
+RUN_PRESET = $(if $(wildcard build/release/build.ninja),release,core)
+STRATA = build/$(RUN_PRESET)/bin/strata
 
-.PHONY: all help install packages frameworks build run test site wheel wheels test-all asan tsan tidy format format-check fuzz clean
+.PHONY: all help install packages core-packages frameworks build run test site wheel wheels test-all asan tsan tidy format format-check fuzz clean
 
 all: build
 
@@ -27,16 +29,23 @@ install: ## install what is missing: Debian packages and .venv, for builds, test
 packages:
 	@scripts/install.sh --build
 
+core-packages:
+	@scripts/install.sh --core
+
 # Only the first configuration is ours: from then on ninja runs CMake again when its files change.
 build/%/build.ninja: CMakePresets.json | packages
 	cmake --preset $* -DSTRATA_BATCHES=$(BATCHES)
 	@touch $@
 
+build/core/build.ninja: CMakePresets.json | core-packages
+	cmake --preset core
+	@touch $@
+
 build: build/release/build.ninja ## build everything, release
 	cmake --build --preset release -j $(JOBS)
 
-run: build/release/build.ninja ## superoptimise PROGRAM for sm_90a and sm_80
-	cmake --build --preset release -j $(JOBS) --target strata
+run: build/$(RUN_PRESET)/build.ninja ## superoptimise PROGRAM for sm_90a and sm_80
+	cmake --build --preset $(RUN_PRESET) -j $(JOBS) --target strata
 	$(STRATA) optimize $(PROGRAM) -o out/$(NAME)
 	$(STRATA) optimize $(PROGRAM) --target sm_80 -o out/$(NAME)-sm_80
 	@echo

@@ -49,11 +49,13 @@ file(CONFIGURE OUTPUT ${STRATA_NOTHING} CONTENT "")
 add_library(strata_precompiled OBJECT EXCLUDE_FROM_ALL ${STRATA_NOTHING})
 target_link_libraries(strata_precompiled PRIVATE strata_flags fmt::fmt tl::expected)
 target_precompile_headers(strata_precompiled PRIVATE ${STRATA_COMMON_HEADERS})
-add_library(strata_precompiled_tests OBJECT EXCLUDE_FROM_ALL ${STRATA_NOTHING})
-target_link_libraries(strata_precompiled_tests PRIVATE strata_flags fmt::fmt tl::expected GTest::gtest GTest::gmock
-  rapidcheck)
-target_precompile_headers(strata_precompiled_tests PRIVATE ${STRATA_COMMON_HEADERS} <gmock/gmock.h> <gtest/gtest.h>
-  <rapidcheck.h>)
+if(STRATA_EMITTERS)
+  add_library(strata_precompiled_tests OBJECT EXCLUDE_FROM_ALL ${STRATA_NOTHING})
+  target_link_libraries(strata_precompiled_tests PRIVATE strata_flags fmt::fmt tl::expected GTest::gtest GTest::gmock
+    rapidcheck)
+  target_precompile_headers(strata_precompiled_tests PRIVATE ${STRATA_COMMON_HEADERS} <gmock/gmock.h> <gtest/gtest.h>
+    <rapidcheck.h>)
+endif()
 
 # strata_use_precompiled(PROGRAM FROM): the precompiled headers of FROM for a program. They are position-independent as
 # libraries are, so the program's files have to be.
@@ -112,12 +114,13 @@ function(strata_rooms NAME FOLDER)
 endfunction()
 
 # strata_library(FOLDER [COLD] [ROOMS folder...] [TEST_ROOMS folder...] [LINK target...] [TEST_LINK target...]
-# [PRECOMPILE header...] [SANITIZED test...] [UNSANITIZED test...] [SLOW test...]): library strata_FOLDER of
-# src/FOLDER/*.cpp (slashes become underscores) and of its folders ROOMS, and, where there are tests there or in
-# TEST_ROOMS, the program strata_FOLDER_test (see strata_test). With PRECOMPILE it has precompiled headers of its own,
-# which are these and those that all libraries have. With COLD see strata_cold.
+# [TEST_NEEDS target...] [PRECOMPILE header...] [SANITIZED test...] [UNSANITIZED test...] [SLOW test...]): library
+# strata_FOLDER of src/FOLDER/*.cpp (slashes become underscores) and of its folders ROOMS, and, where there are tests
+# there or in TEST_ROOMS, the program strata_FOLDER_test (see strata_test), before which TEST_NEEDS are built. With
+# PRECOMPILE it has precompiled headers of its own, which are these and those that all libraries have. With COLD see
+# strata_cold. Builds without emitters have no tests.
 function(strata_library FOLDER)
-  cmake_parse_arguments(ARG "COLD" "" "ROOMS;TEST_ROOMS;LINK;TEST_LINK;PRECOMPILE;SANITIZED;UNSANITIZED;SLOW" ${ARGN})
+  cmake_parse_arguments(ARG "COLD" "" "ROOMS;TEST_ROOMS;LINK;TEST_LINK;TEST_NEEDS;PRECOMPILE;SANITIZED;UNSANITIZED;SLOW" ${ARGN})
   string(REPLACE "/" "_" NAME strata_${FOLDER})
   set(PATTERNS ${CMAKE_SOURCE_DIR}/src/${FOLDER}/*.cpp)
   foreach(ROOM ${ARG_ROOMS})
@@ -147,9 +150,12 @@ function(strata_library FOLDER)
     add_library(${NAME} INTERFACE)
     target_link_libraries(${NAME} INTERFACE strata_flags ${ARG_LINK})
   endif()
-  if(TESTS)
+  if(TESTS AND STRATA_EMITTERS)
     strata_test(${NAME}_test SOURCES ${TESTS} LINK ${NAME} ${ARG_TEST_LINK} SANITIZED ${ARG_SANITIZED}
       UNSANITIZED ${ARG_UNSANITIZED} SLOW ${ARG_SLOW})
+    if(ARG_TEST_NEEDS)
+      add_dependencies(${NAME}_test ${ARG_TEST_NEEDS})
+    endif()
   endif()
 endfunction()
 

@@ -83,7 +83,7 @@ class Text:
         self.macros = set(re.findall(r"^#define (\w+)", text, re.MULTILINE))
         self.macros -= set(re.findall(r"^#undef (\w+)", text, re.MULTILINE))
         names = re.findall(r'^#include "(.*)"', text, re.MULTILINE)
-        headers = [folder / name for name in names for folder in (SOURCE_ROOT, path.parent)]
+        headers = [(folder / name).resolve() for name in names for folder in (SOURCE_ROOT, path.parent)]
         self.headers = [header for header in headers if header.is_file()]
         self.foreign = set(re.findall(r"^#include (<.*>)", text, re.MULTILINE))
 

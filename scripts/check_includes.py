@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Checks the structure of the tree: includes go only upwards in the list of folders, one function writes files and one
-opens libraries, lines and files are short.
+"""Checks the structure of the tree: includes go only upwards in the list of folders, commands include only what builds
+without emitters have, one function writes files and one opens libraries, lines and files are short.
 
 usage: check_includes.py [ROOT]    prints FILE:LINE: MESSAGE for each violation, and fails if there is one
 """
@@ -18,9 +18,6 @@ ORDER = [
     "ops",
     "ir",
     "block",
-    "hlo",
-    "hlo/indexing",
-    "frontend",
     "interpret",
     "runtime",
     "superopt/expr",
@@ -32,6 +29,9 @@ ORDER = [
     "superopt/codegen",
     "superopt",
     "report",
+    "hlo",
+    "hlo/indexing",
+    "frontend",
     "emitters/math",
     "emitters/backend",
     "emitters/dialect",
@@ -61,6 +61,13 @@ FORBIDDEN = {
 
 # Folders that are one library with their rooms: a room's tests run whole modules, through the front above the rooms.
 WITH_ROOMS = {"emitters"}
+# The command line of a build without emitters (STRATA_EMITTERS in CMakeLists.txt) has the folders up to this one. Of the
+# others it has one header, by which it knows HLO where it sees it.
+CORE_ENDS_WITH = "report"
+COMMANDS = "tools/strata"
+COMMANDS_WITH_EMITTERS = "tools/strata/full"
+CORE_KNOWS = {"hlo/text.h"}
+
 TEST_FILE = re.compile(r"test_.*|(?:.*_)?test(?:ing)?")
 
 MAX_COLUMNS = 120
@@ -102,6 +109,13 @@ def included_path(source, file, name):
     return None
 
 
+def includes(file):
+    """The includes of a file: numbers of lines and what they name."""
+    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+        if match := INCLUDE.match(line):
+            yield number, match[1] or match[2]
+
+
 def is_test(path):
     return TEST_FILE.fullmatch(path.stem) is not None
 
@@ -132,16 +146,31 @@ def check_includes(root):
         if not public and origin is None:
             yield file, 1, "in a folder that scripts/check_includes.py does not list"
             continue
-        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
-            match = INCLUDE.match(line)
-            name = match and (match[1] or match[2])
-            included = name and included_path(source, file, name)
+        for number, name in includes(file):
+            included = included_path(source, file, name)
             if not included:
                 continue
             reason = "src, which users do not have" if public else why_not(
                 origin, file, folder_of(included), included)
             if reason:
                 yield file, number, f'include of "{name}" goes backwards: {reason}'
+
+
+def check_core(root):
+    """Yields (file, line, message) for every include of a command that a build without emitters has not."""
+    source, full = (root / "src").resolve(), root / COMMANDS_WITH_EMITTERS
+    for file in code_files(root, [COMMANDS]):
+        if file.is_relative_to(full):
+            continue
+        for number, name in includes(file):
+            included = included_path(source, file, name)
+            if (file.parent / name).resolve().is_relative_to(full):
+                yield file, number, f'include of "{name}", which builds without emitters have not'
+            if not included or str(included) in CORE_KNOWS:
+                continue
+            target = folder_of(included)
+            if target is None or ORDER.index(target) > ORDER.index(CORE_ENDS_WITH):
+                yield file, number, f'include of "{name}", which builds without emitters have not: see emitters.h'
 
 
 def check_lengths(root):
@@ -188,7 +217,7 @@ def text_files(root, folders):
 
 def check(root):
     root = root.resolve()
-    violations = [*check_includes(root), *check_system(root), *check_lengths(root)]
+    violations = [*check_includes(root), *check_core(root), *check_system(root), *check_lengths(root)]
     return [f"{file.relative_to(root)}:{line}: {message}" for file, line, message in violations]
 
 

@@ -1,17 +1,20 @@
 #!/usr/bin/env bash
-# install.sh [--build]: installs what is missing and nothing else: Debian packages at the versions of
+# install.sh [--core | --build]: installs what is missing and nothing else: Debian packages at the versions of
 # scripts/debian-packages*.txt, then Python packages in .venv. With --build only what a build needs, a third of the
-# packages. Quick and offline when everything is there.
+# packages; with --core only what one without emitters needs, as `make run` makes it. Quick and offline when everything
+# is there.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-for_build=false
-package_lists=(scripts/debian-packages.txt)
-if [[ ${1:-} == --build ]]; then
-  for_build=true
-else
-  package_lists+=(scripts/debian-packages-tests.txt)
-fi
+# Three levels, each on top of the one before it.
+package_lists=(scripts/debian-packages-core.txt scripts/debian-packages.txt scripts/debian-packages-tests.txt)
+case ${1:---tests} in
+  --core) level=0 ;;
+  --build) level=1 ;;
+  --tests) level=2 ;;
+  *) echo "usage: install.sh [--core | --build]" >&2; exit 2 ;;
+esac
+package_lists=("${package_lists[@]:0:level + 1}")
 
 # Two builds at once must not make the same virtual environment; the lock ends with the script.
 exec {lock}<scripts/install.sh
@@ -133,27 +136,33 @@ stamp_of() {
   pwd && sha256sum "$@"
 }
 
+# The Python packages of a level, as names of files.
+requirements_of() {
+  [[ $1 -lt 1 ]] || echo requirements-build.txt
+  scripts/cuda_root.sh --toolkit >/dev/null || echo requirements-cuda.txt
+  [[ $1 -lt 2 ]] || echo requirements.txt
+}
+
 install_python_packages() {
-  local build=(requirements-build.txt) all stamp=.venv/installed installed="" wanted
-  scripts/cuda_root.sh --toolkit >/dev/null || build+=(requirements-cuda.txt)
-  all=("${build[@]}" requirements.txt)
-  wanted=("${all[@]}")
-  if $for_build; then
-    wanted=("${build[@]}")
-  fi
+  local files stamp=.venv/installed installed="" has=-1 of
   if [[ -x .venv/bin/python && -f $stamp ]]; then
     installed=$(<"$stamp")
   fi
-  if [[ $installed == "$(stamp_of "${all[@]}")" || $installed == "$(stamp_of "${wanted[@]}")" ]]; then
+  for of in 0 1 2; do
+    mapfile -t files < <(requirements_of "$of")
+    [[ ${#files[@]} -eq 0 || $installed != "$(stamp_of "${files[@]}")" ]] || has=$of
+  done
+  mapfile -t files < <(requirements_of "$level")
+  if [[ $has -ge $level || ${#files[@]} -eq 0 ]]; then
     return
   fi
-  echo "install: Python packages of ${wanted[*]} in .venv"
-  # What the tests need comes on top of what a build needs.
-  if [[ $installed != "$(stamp_of "${build[@]}")" ]]; then
+  echo "install: Python packages of ${files[*]} in .venv"
+  # What a level needs comes on top of what is there for the one before it.
+  if [[ $has -lt 0 ]]; then
     "$(find_python)" -m venv --clear .venv
   fi
-  .venv/bin/python -m pip install -q --disable-pip-version-check --only-binary :all: "${wanted[@]/#/-r}" </dev/null
-  stamp_of "${wanted[@]}" >"$stamp"
+  .venv/bin/python -m pip install -q --disable-pip-version-check --only-binary :all: "${files[@]/#/-r}" </dev/null
+  stamp_of "${files[@]}" >"$stamp"
 }
 
 install_debian_packages

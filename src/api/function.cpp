@@ -3,8 +3,8 @@
 
 #include "api/api.h"
 #include "compiler/hlo_function.h"
-#include "emitters/gpu_run.h"
 #include "runtime/cuda_streams.h"
+#include "runtime/device_probe.h"
 #include "runtime/result_cache.h"
 
 namespace strata::v1 {
@@ -46,7 +46,7 @@ std::shared_ptr<GpuDevice> device_for(Place place) {
   const std::lock_guard lock(opening);
   if (std::shared_ptr<GpuDevice> device = opened.lock()) return device;
   const auto device = open_device();
-  if (place == Place::Auto && (!device || !emitters::architecture_of(**device))) return nullptr;
+  if (place == Place::Auto && (!device || !architecture_of(**device))) return nullptr;
   if (!device) raise(device.error());
   opened = *device;
   return *device;

@@ -5,10 +5,10 @@
 #include "api/api.h"
 #include "compiler/graph_function.h"
 #include "compiler/optimize_program.h"
-#include "emitters/gpu_run.h"
 #include "ir/sized_program.h"
 #include "ir/text.h"
 #include "ir/validate.h"
+#include "runtime/device_probe.h"
 #include "runtime/own_file.h"
 #include "runtime/result_cache.h"
 #include "support/read_file.h"
@@ -80,7 +80,7 @@ Function Kernel::function(Place place) const {
   const GraphPtr graph = graph_of(mugraph(), "best.strata");
   std::shared_ptr<GpuDevice> device = device_for(place);
   if (device == nullptr) return make_function(nullptr, compiler::GraphFunction::interpret(graph), {});
-  const std::string architecture = value_of(emitters::architecture_of(*device));
+  const std::string architecture = value_of(architecture_of(*device));
   if (architecture != target()) {
     value_of<void>(with_remedy(environment("the code is for {}, and {} is {}", target(), device->name(), architecture),
                                "optimize the program with the target 'auto' on this machine"));

@@ -1,23 +1,11 @@
-// What of this machine Strata can use, for `strata doctor` and `python -m strata doctor`.
+// What `strata doctor` says beside runtime/doctor.h.
 #pragma once
 
-#include <string>
-#include <vector>
+#include "runtime/doctor.h"
 
 namespace strata::compiler {
 
-struct Finding {
-  std::string name;     ///< "NVRTC"
-  std::string version;  ///< or the device's name; empty where it is missing
-  std::string path;     ///< of the library; empty where it is not one
-  std::string missing;  ///< why, where it is, and on a second line what to do
-  std::string enables;  ///< what it is for
-};
-
-/// The GPU and its driver, CUDA's libraries, LLVM.
-std::vector<Finding> examine_machine();
-
-/// The findings as a table for people, each missing one with what to do.
-std::string describe(const std::vector<Finding>& findings);
+/// The LLVM that this build has.
+Finding llvm_finding();
 
 }  // namespace strata::compiler

@@ -11,6 +11,7 @@
 #include "emitters/fusion/pass.h"
 #include "hlo/text.h"
 #include "superopt/codegen/emit.h"
+#include "superopt/codegen/glue_operators.h"
 
 namespace strata::compiler {
 namespace {

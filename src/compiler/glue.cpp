@@ -8,6 +8,7 @@
 #include <set>
 
 #include "ops/op_def.h"
+#include "superopt/codegen/glue_operators.h"
 
 namespace strata::compiler {
 namespace {
@@ -304,36 +305,6 @@ class GlueBuilder {
 };
 
 }  // namespace
-
-bool is_glue(const Operation& op) {
-  if (op.body || op.results.size() != 1) return false;
-  switch (op.kind) {
-    case OpKind::Transpose:
-    case OpKind::Reshape:
-    case OpKind::Concat:
-    case OpKind::Slice:
-    case OpKind::Repeat:
-    case OpKind::Add:
-    case OpKind::Sub:
-    case OpKind::Mul:
-    case OpKind::Div:
-    case OpKind::Max:
-    case OpKind::Sqr:
-    case OpKind::Scale:
-    case OpKind::AddConstant:
-    case OpKind::Relu:
-    case OpKind::Exp:
-    case OpKind::Sqrt:
-    case OpKind::Rsqrt:
-    case OpKind::SiLU:
-    case OpKind::Gelu:
-    case OpKind::Greater:
-    case OpKind::Select:
-      return true;
-    default:
-      return false;
-  }
-}
 
 Result<Glue> glue(const Graph& graph, const std::vector<size_t>& of, const std::vector<bool>& views,
                   const std::map<TensorId, int64_t>& starts) {

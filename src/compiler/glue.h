@@ -10,9 +10,6 @@
 
 namespace strata::compiler {
 
-/// Whether an operator moves elements, or computes each by itself: those that glue() takes.
-bool is_glue(const Operation& op);
-
 /// Operators of a graph between those that are µGraphs or products.
 struct Glue {
   std::string module;             ///< text of HLO: its entry's parameters are `inputs`, its root a tuple of `outputs`
@@ -25,7 +22,7 @@ struct Glue {
 /// read, and where others read a view they read what it is made of. Numbers of 16 bits are computed in f32, as in
 /// generated kernels, and rounded where they are written. Of concatenations in `starts`, by result, only what lies from
 /// that index on is made, which is not more than all that follows their first operand's beginning; none of the
-/// operations reads it. Error (Unsupported) where an operator is no glue.
+/// operations reads it. Error (Unsupported) where an operator is no glue (glue_operators.h).
 Result<Glue> glue(const Graph& graph, const std::vector<size_t>& of, const std::vector<bool>& views,
                   const std::map<TensorId, int64_t>& starts = {});
 

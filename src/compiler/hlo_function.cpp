@@ -8,6 +8,7 @@
 #include "emitters/measure_parts.h"
 #include "hlo/text.h"
 #include "machine/target.h"
+#include "runtime/device_probe.h"
 
 namespace strata::compiler {
 namespace {
@@ -95,7 +96,7 @@ void HloFunction::take_layouts(const emitters::EmittedProgram& program, const st
 
 Result<void> HloFunction::load_on_gpu(const GpuDevice& device, const hlo::ModuleText& text, const HloOptions& options) {
   emitters::EmitOptions emit;
-  STRATA_TRY(const std::string architecture, emitters::architecture_of(device));
+  STRATA_TRY(const std::string architecture, architecture_of(device));
   STRATA_TRY(const Target* target, find_target(architecture));
   emit.target = *target;
   const auto libraries = emitters::LibraryUse::WhereFaster;

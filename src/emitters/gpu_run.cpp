@@ -30,19 +30,6 @@ Result<void> check_lax(const GpuDevice& device, const LaxStep& step) {
 
 }  // namespace
 
-Result<std::string> architecture_of(const GpuDevice& device) {
-  int major = 0;
-  int minor = 0;
-  const CudaDriver& driver = device.driver();
-  STRATA_CHECK(driver.check(driver.device_attribute(&major, CudaDriver::kCapabilityMajor, 0), "the architecture"));
-  STRATA_CHECK(driver.check(driver.device_attribute(&minor, CudaDriver::kCapabilityMinor, 0), "the architecture"));
-  const int version = major * 10 + minor;
-  if (version == 90) return std::string("sm_90a");
-  // Code for an architecture runs on all later ones of its generation.
-  if (version >= 80 && version < 90) return std::string("sm_80");
-  return unsupported("{} is of architecture {}.{}; kernels are made for 8.x and 9.0", device.name(), major, minor);
-}
-
 Result<std::unique_ptr<GpuRunner>> GpuRunner::load(const GpuDevice& device, EmittedProgram program,
                                                    const EmitOptions& options, const KernelLoader& loader,
                                                    ResultMemory results, const LoopLoader& loops) {

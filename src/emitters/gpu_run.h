@@ -12,10 +12,6 @@
 
 namespace strata::emitters {
 
-/// The architecture of the GPU as emitters and libraries are asked for it: "sm_90a". Error (Unsupported) where no
-/// target is as old.
-Result<std::string> architecture_of(const GpuDevice& device);
-
 class GpuRunner {
  public:
   using StepTime = GpuProgram::PartTime;

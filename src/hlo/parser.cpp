@@ -429,12 +429,4 @@ Result<Literal> parse_value(std::string_view text, const std::string& file) {
   return value;
 }
 
-bool looks_like_module(std::string_view text) {
-  const SourceText source(text, "");
-  Cursor cursor(source);
-  if (cursor.ahead("HloModule") || cursor.ahead("ENTRY") || cursor.ahead("%")) return true;
-  // "name {" or "name (parameters) -> …": the first computation of a module without a header.
-  return cursor.word("a name").has_value() && (cursor.ahead("{") || cursor.ahead("("));
-}
-
 }  // namespace strata::hlo

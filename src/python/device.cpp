@@ -1,9 +1,9 @@
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 
-#include "emitters/gpu_run.h"
 #include "python/bindings.h"
 #include "runtime/cuda_streams.h"
+#include "runtime/device_probe.h"
 
 namespace strata::python {
 
@@ -26,7 +26,7 @@ void bind_device(nb::module_& module) {
       .def_prop_ro("name", &GpuDevice::name)
       .def_prop_ro("driver_version", &GpuDevice::driver_version, "13000 for CUDA 13.0")
       .def_prop_ro(
-          "architecture", [](const GpuDevice& device) { return value_of(emitters::architecture_of(device)); },
+          "architecture", [](const GpuDevice& device) { return value_of(architecture_of(device)); },
           "'sm_90a' or 'sm_80'. Error where kernels are not made for it.");
 }
 

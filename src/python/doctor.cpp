@@ -11,7 +11,9 @@ void bind_doctor(nb::module_& module) {
       "examine_machine",
       [] {
         nb::list list;
-        for (const compiler::Finding& one : compiler::examine_machine())
+        std::vector<Finding> findings = examine_machine();
+        findings.push_back(compiler::llvm_finding());
+        for (const Finding& one : findings)
           list.append(nb::make_tuple(one.name, one.version, one.path, one.missing, one.enables));
         return list;
       },

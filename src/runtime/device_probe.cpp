@@ -4,6 +4,7 @@
 
 #include "runtime/cuda_driver.h"
 #include "runtime/cuda_libraries.h"
+#include "runtime/gpu_device.h"
 
 namespace strata {
 
@@ -26,6 +27,16 @@ DeviceProbe probe_device() {
   int version = 0;
   driver->driver_version(&version);
   return {found, finding, describe(probe_cuda_libraries()), text.data(), version};
+}
+
+Result<std::string> architecture_of(const GpuDevice& device) {
+  int major = 0;
+  int minor = 0;
+  const CudaDriver& driver = device.driver();
+  STRATA_CHECK(driver.check(driver.device_attribute(&major, CudaDriver::kCapabilityMajor, 0), "the architecture"));
+  STRATA_CHECK(driver.check(driver.device_attribute(&minor, CudaDriver::kCapabilityMinor, 0), "the architecture"));
+  if (const Target* const found = target_of_capability(major, minor)) return std::string(found->name);
+  return unsupported("{} is of architecture {}.{}; kernels are made for 8.x and 9.0", device.name(), major, minor);
 }
 
 /// sm_90a code runs on 9.0 alone; sm_80 code on 8.x.

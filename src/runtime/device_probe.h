@@ -5,8 +5,11 @@
 #include <string>
 
 #include "machine/target.h"
+#include "support/error.h"
 
 namespace strata {
+
+class GpuDevice;
 
 struct DeviceProbe {
   const Target* target = nullptr;  ///< of the first GPU; null where there is none or it is unknown
@@ -17,6 +20,10 @@ struct DeviceProbe {
 };
 
 DeviceProbe probe_device();
+
+/// The architecture of the GPU as kernels and libraries are asked for it: "sm_90a". Error (Unsupported) where no target
+/// is as old.
+Result<std::string> architecture_of(const GpuDevice& device);
 
 /// That whose code runs on a GPU of this compute capability; null: none.
 const Target* target_of_capability(int major, int minor);

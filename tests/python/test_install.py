@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 
@@ -9,7 +10,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-LISTS = ["debian-packages.txt", "debian-packages-tests.txt"]
+LISTS = ["debian-packages-core.txt", "debian-packages.txt", "debian-packages-tests.txt"]
 STUBS = {
     "dpkg-query": "exit 1",
     "id": "echo 0",
@@ -53,10 +54,21 @@ def test_debian_gets_the_pinned_versions(install):
     assert set(pins(*LISTS)) <= set(calls.split()), said
 
 
-def test_a_build_gets_nothing_for_tests(install):
-    _, said, calls = install('ID=debian\nVERSION_ID="12"\n', "--build")
-    assert set(pins("debian-packages.txt")) <= set(calls.split()), said
-    assert not set(pins("debian-packages-tests.txt")) & set(calls.split())
+@pytest.mark.parametrize("level, lists", [("--core", 1), ("--build", 2)])
+def test_a_build_gets_nothing_for_what_comes_after_it(install, level, lists):
+    _, said, calls = install('ID=debian\nVERSION_ID="12"\n', level)
+    assert set(pins(*LISTS[:lists])) <= set(calls.split()), said
+    assert not set(pins(*LISTS[lists:])) & set(calls.split())
+
+
+def test_a_build_without_emitters_gets_no_compiler_libraries(install):
+    _, _, calls = install('ID=debian\nVERSION_ID="12"\n', "--core")
+    assert not re.search("llvm|mlir|clang|boost|gtest", calls), calls
+
+
+def test_unknown_options_are_refused(install):
+    status, said, calls = install('ID=debian\nVERSION_ID="12"\n', "--all")
+    assert status == 2 and "usage" in said and calls == ""
 
 
 def test_ubuntu_gets_its_own_and_a_warning(install):

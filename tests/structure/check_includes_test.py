@@ -27,7 +27,9 @@ CLEAN = {
     "src/emitters/kinds/testing.h": '#include "emitters/program.h"\n',
     "src/emitters/elemental/types.h": '#include "emitters/dialect/dialect.h"\n',
     "src/emitters/dialect/dialect.h": "\n",
-    "tools/strata/main.cpp": '#include "superopt/superoptimize.h"\n',
+    "src/hlo/text.h": '#include "superopt/superoptimize.h"\n',
+    "tools/strata/main.cpp": '#include "superopt/superoptimize.h"\n#include "hlo/text.h"\n',
+    "tools/strata/full/run.h": '#include "emitters/program.h"\n',
     "include/strata/strata.h": "#include <memory>\n",
 }
 
@@ -76,6 +78,13 @@ class CheckIncludes(unittest.TestCase):
     def test_stage_includes_the_pipeline_over_it(self):
         planted = {"src/superopt/search/bad.h": '#include "superopt/superoptimize.h"\n'}
         self.assertEqual(self.check(planted), ["src/superopt/search/bad.h:1"])
+
+    def test_commands_of_builds_without_emitters(self):
+        planted = {"tools/strata/bad.cpp": '#include "main.h"\n#include "emitters/program.h"\n#include "full/run.h"\n',
+                   "tools/strata/core/bad.cpp": '#include "../full/run.h"\n',
+                   "src/report/bad.cpp": '#include "hlo/text.h"\n'}
+        self.assertEqual(sorted(self.check(planted)), ["src/report/bad.cpp:1", "tools/strata/bad.cpp:2",
+                                                       "tools/strata/bad.cpp:3", "tools/strata/core/bad.cpp:1"])
 
     def test_rooms_of_the_emitters_make_no_cycle(self):
         upwards = {"elemental": "fusion/pass.h", "kinds": "fusion/pass.h", "kinds/sort": "program.h",

@@ -1,9 +1,10 @@
 #include <algorithm>
 #include <filesystem>
+#include <set>
 #include <thread>
 
 #include "commands.h"
-#include "compiler/fusion_kernels.h"
+#include "emitters.h"
 #include "interrupt_watch.h"
 #include "ir/text.h"
 #include "ir/validate.h"
@@ -20,6 +21,7 @@
 #include "size_options.h"
 #include "source.h"
 #include "superopt/codegen/all_schedules.h"
+#include "superopt/codegen/glue_operators.h"
 #include "superopt/codegen/launcher.h"
 #include "superopt/codegen/libraries.h"
 #include "superopt/search/checkpoint.h"
@@ -229,8 +231,18 @@ void choose_rules(Options& options) {
     const auto& names = options.disabled_passes;
     if (std::find(names.begin(), names.end(), pass.name) != names.end()) options.work.passes.*pass.on = false;
   }
-  options.work.passes.emitter = std::make_shared<compiler::FusionKernels>();
+  options.work.passes.emitter = kernel_emitter();
   if (options.work.passes.one_kernel) options.work.passes.libraries = options.work.passes.merging = false;
+}
+
+/// Where a build without emitters makes worse code than one with them.
+void note_missing_emitters(const Superoptimized& result, const Passes& passes) {
+  if (!passes.emission || passes.emitter) return;
+  const Candidate& best = result.candidates.front();
+  std::set<std::string_view> names;
+  for (const size_t i : glue_operations(*best.graph, best.schedules)) names.insert(best.graph->operations()[i].name());
+  if (names.empty()) return;
+  notice("note: this build has no emitters: a kernel for each {}; {}\n", fmt::join(names, ", "), kBuildEmitters);
 }
 
 /// The files of a result, and what the user is told.
@@ -257,6 +269,7 @@ Result<void> write_result(const Superoptimized& result, const Options& options, 
   write("report.html", report_html(result, options.work, measured));
   STRATA_TRY(const std::vector<std::string> cubins, write_cubins(result, options, deadline));
   STRATA_CHECK(all_written);
+  note_missing_emitters(result, options.work.passes);
   if (options.json) {
     fmt::print("{}", report);
     return {};

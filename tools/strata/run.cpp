@@ -3,12 +3,12 @@
 #include <map>
 
 #include "commands.h"
+#include "emitters.h"
 #include "interpret/interpret.h"
 #include "interpret/npy.h"
 #include "interpret/typical_inputs.h"
 #include "interpret/work.h"
 #include "options.h"
-#include "run_folder.h"
 #include "run_sizes.h"
 #include "runtime/program_folder.h"
 #include "size_options.h"
@@ -106,7 +106,7 @@ Result<int> run(const Options& options) {
                                        options.device, options.profile});
     }
     if (!dims.empty()) return no_dims();
-    return run_folder(options.graph, {nullptr, std::move(files), options.seed, options.output, options.with_inputs,
+    return run_folder(options.graph, {std::move(files), options.seed, options.output, options.with_inputs,
                                       options.interpret, options.check, options.device, options.profile});
   }
   STRATA_TRY(const Source source, read_source(options.graph));
@@ -116,10 +116,9 @@ Result<int> run(const Options& options) {
       return with_remedy(invalid("--precision does not apply to HLO, whose values have their own types"),
                          "leave --precision out");
     }
-    STRATA_TRY(hlo::ModuleText read, source.module_text());
-    return run_hlo({read.module, std::move(files), options.seed, options.output, options.with_inputs, options.interpret,
-                    options.check, options.device, options.profile, options.tolerance, !options.no_libraries,
-                    options.search, std::move(read.aliases), options.report});
+    return run_module(source, {std::move(files), options.seed, options.output, options.with_inputs, options.interpret,
+                               options.check, options.device, options.profile, options.tolerance, !options.no_libraries,
+                               options.search, options.report});
   }
   if (options.hlo_option_given) {
     return with_remedy(

@@ -4,14 +4,13 @@
 #include <filesystem>
 
 #include "commands.h"
-#include "emitters/buffers.h"
-#include "emitters/gpu_run.h"
+#include "gpu_times.h"
 #include "interpret/interpret.h"
 #include "interpret/npy.h"
 #include "interpret/typical_inputs.h"
 #include "interpret/work.h"
 #include "ir/text.h"
-#include "run_hlo.h"
+#include "runtime/device_probe.h"
 #include "runtime/program_folder.h"
 #include "runtime/size_table.h"
 #include "runtime/storage.h"
@@ -45,7 +44,7 @@ Result<Tensors> interpreted(const std::string& folder, const Tensors& inputs, co
 
 Result<Tensors> on_gpu(const std::string& folder, const Tensors& inputs, const Graph& program, bool profile) {
   STRATA_TRY(const std::unique_ptr<GpuDevice> device, GpuDevice::open());
-  STRATA_TRY(const std::string arch, emitters::architecture_of(*device));
+  STRATA_TRY(const std::string arch, architecture_of(*device));
   STRATA_TRY(ProgramImage image, read_program(folder, arch));
   STRATA_TRY(const std::unique_ptr<GpuProgram> loaded, GpuProgram::load(*device, std::move(image)));
   STRATA_TRY(const GpuBuffers buffers, loaded->allocate());

@@ -1,5 +1,5 @@
 #include "commands.h"
-#include "hlo/text.h"
+#include "emitters.h"
 #include "report/report.h"
 #include "source.h"
 
@@ -22,8 +22,8 @@ void add_show(CLI::App& app, Action& action) {
         if (options->format != "text") {
           return with_remedy(invalid("HLO is shown as text only, not as {}", options->format), "leave --format out");
         }
-        STRATA_TRY(const hlo::ModuleText read, source.module_text());
-        fmt::print("{}", hlo::print(*read.module, read.aliases));
+        STRATA_TRY(const std::string text, canonical_module(source));
+        fmt::print("{}", text);
         return kSuccess;
       }
       STRATA_TRY(const SizedProgram program, source.program());

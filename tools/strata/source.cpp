@@ -20,10 +20,6 @@ Result<SizedProgram> Source::program() const {
   return made;
 }
 
-Result<hlo::ModulePtr> Source::module() const { return hlo::parse_module(text, shown_path(path)); }
-
-Result<hlo::ModuleText> Source::module_text() const { return hlo::parse_module_text(text, shown_path(path)); }
-
 Result<Source> read_source(const std::string& path) {
   STRATA_TRY(std::string text, read_file(path));
   const bool is_hlo = std::filesystem::path(path).extension() == ".hlo" || hlo::looks_like_module(text);

@@ -4,7 +4,6 @@
 #include <span>
 #include <string>
 
-#include "hlo/input_output_alias.h"
 #include "ir/sized_program.h"
 #include "support/error.h"
 
@@ -20,9 +19,6 @@ struct Source {
   /// At its declared sizes, where these have names.
   Result<GraphPtr> graph() const;
   Result<SizedProgram> program() const;
-  Result<hlo::ModulePtr> module() const;
-  /// With what its header says.
-  Result<hlo::ModuleText> module_text() const;
 };
 
 /// Error (Environment) where it cannot be read.

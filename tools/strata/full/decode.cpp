@@ -11,10 +11,10 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "commands.h"
+#include "../commands.h"
+#include "../machine_options.h"
 #include "decode_host.h"
 #include "decode_options.h"
-#include "machine_options.h"
 #include "megakernel/decode/cuda_decode.h"
 #include "megakernel/decode/decoder.h"
 #include "megakernel/decode/fiber_decode.h"

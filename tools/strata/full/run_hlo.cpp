@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <complex>
 
-#include "commands.h"
+#include "../commands.h"
+#include "../emitters.h"
+#include "../gpu_times.h"
+#include "../machine_options.h"
 #include "emitters/gpu_run.h"
 #include "emitters/program.h"
 #include "hlo/compare.h"
@@ -13,17 +16,19 @@
 #include "hlo/order_dependence.h"
 #include "hlo/terms.h"
 #include "hlo/typical_arguments.h"
-#include "machine_options.h"
+#include "lax_options.h"
 #include "module_report.h"
+#include "runtime/device_probe.h"
 #include "runtime/memory_layout.h"
 #include "support/host_memory.h"
+#include "support/read_file.h"
 
 namespace strata::cli {
 namespace {
 
 using hlo::Literal;
 
-Result<std::vector<Literal>> arguments_of(const hlo::Module& module, const HloRunOptions& options) {
+Result<std::vector<Literal>> arguments_of(const hlo::Module& module, const ModuleRunOptions& options) {
   const hlo::Computation& entry = module.entry_computation();
   std::vector<Literal> arguments = hlo::typical_arguments(module, options.seed);
   std::map<std::string, std::string> files = options.inputs;
@@ -97,7 +102,6 @@ int elided_constants(const hlo::Module& module) {
   return count;
 }
 
-constexpr int kProfileRuns = 11;
 /// Times what results may differ by where the superoptimizer computes a part: it keeps f32 where HLO rounds to 16 bits.
 constexpr double kSuperoptimizedSlack = 16;
 /// The same where a library rounds operands of f32 to the 11 bits of TF32: their relative error of 2^-11, in the unit
@@ -138,17 +142,17 @@ Result<emitters::MeasuredSteps> measured_steps(const GpuDevice& device, const Gp
   return made;
 }
 
-Result<Emitted> run_on_gpu(const GpuDevice& device, const hlo::Module& module, const std::vector<Literal>& arguments,
-                           const HloRunOptions& options) {
+Result<Emitted> run_on_gpu(const GpuDevice& device, const hlo::ModuleText& read, const std::vector<Literal>& arguments,
+                           const ModuleRunOptions& options) {
   emitters::EmitOptions emit_options;
   const auto libraries = options.libraries ? emitters::LibraryUse::WhereFaster : emitters::LibraryUse::Never;
-  STRATA_TRY(const std::string architecture, emitters::architecture_of(device));
+  STRATA_TRY(const std::string architecture, architecture_of(device));
   STRATA_TRY(const Target* target, find_target(architecture));
   emit_options.target = machine_of(*target, cache_folder(options.search.cache, options.search.no_cache));
   std::optional<ResultCache> cache;
   const emitters::LaxOptions lax = measured_lax_options(options.search, cache, device, emit_options, libraries);
   STRATA_TRY(emitters::EmittedProgram program,
-             emitters::emit_program(module, emit_options, libraries, lax, options.aliases));
+             emitters::emit_program(*read.module, emit_options, libraries, lax, read.aliases));
   for (const std::string& note : program.notes) notice("not superoptimized: {}\n", note);
   const std::optional<double> estimated = emitters::estimated_microseconds(program);
   std::optional<emitters::EmittedProgram> reported;
@@ -173,20 +177,21 @@ Result<Emitted> run_on_gpu(const GpuDevice& device, const hlo::Module& module, c
 }
 
 /// By kernels, where `--device` says.
-Result<Emitted> run_emitted(const hlo::Module& module, const std::vector<Literal>& arguments,
-                            const HloRunOptions& options) {
+Result<Emitted> run_emitted(const hlo::ModuleText& read, const std::vector<Literal>& arguments,
+                            const ModuleRunOptions& options) {
   if (options.device != "cpu") {
     Result<std::unique_ptr<GpuDevice>> device = GpuDevice::open();
     if (!device && options.device == "gpu") return tl::unexpected(device.error());
     if (options.device == "auto")
       fmt::print("on {}\n", device ? (*device)->name() : fmt::format("the CPU: {}", device.error().message));
-    if (device) return run_on_gpu(**device, module, arguments, options);
+    if (device) return run_on_gpu(**device, read, arguments, options);
   }
   emitters::EmitOptions emit_options;
   const auto libraries = options.libraries ? emitters::LibraryUse::WhereFaster : emitters::LibraryUse::Never;
   std::optional<ResultCache> cache;
   const emitters::LaxOptions lax = lax_options(options.search, cache);
-  STRATA_TRY(const emitters::EmittedProgram program, emitters::emit_program(module, emit_options, libraries, lax));
+  STRATA_TRY(const emitters::EmittedProgram program,
+             emitters::emit_program(*read.module, emit_options, libraries, lax));
   const auto own = std::count_if(program.steps.begin(), program.steps.end(),
                                  [](const emitters::ProgramStep& step) { return step.interpreted && !step.lax; });
   if (options.check && own > 0)
@@ -215,17 +220,6 @@ Result<void> report(const std::string& name, const Literal& literal, const std::
   return write_file(output + "/" + name + ".npy", hlo::npy_bytes(literal));
 }
 
-Result<void> print_profile(const GpuProgram& program, const GpuBuffers& buffers) {
-  STRATA_TRY(const auto times, program.profile(buffers, kProfileRuns));
-  for (const auto& [name, what, microseconds] : times) fmt::print("{:>10.2f} µs  {}  {}\n", microseconds, name, what);
-  if (const auto replayed = program.microseconds(std::span(&buffers, 1)))
-    fmt::print("{:>10.2f} µs  all, as a CUDA graph\n", *replayed);
-  const MemoryLayout memory = layout_of(program.manifest());
-  fmt::print("{} bytes of parameters and constants, {}\n", memory.input_bytes + memory.constant_bytes,
-             describe(memory));
-  return {};
-}
-
 void print_warnings(const std::vector<Error>& warnings) {
   for (const Error& warning : warnings) {
     std::string text = warning.to_string();
@@ -234,7 +228,12 @@ void print_warnings(const std::vector<Error>& warnings) {
   }
 }
 
-Result<int> run_hlo(const HloRunOptions& options) {
+Result<hlo::ModuleText> parse(const Source& source) {
+  return hlo::parse_module_text(source.text, shown_path(source.path));
+}
+
+Result<int> run_module(const Source& source, const ModuleRunOptions& options) {
+  STRATA_TRY(const hlo::ModuleText read, parse(source));
   if (options.profile && (options.device == "cpu" || options.interpret)) {
     return with_remedy(invalid("--profile times kernels on a GPU"), "use it with --device=gpu or auto");
   }
@@ -245,7 +244,7 @@ Result<int> run_hlo(const HloRunOptions& options) {
   if (!options.report.empty() && options.interpret && !options.check) {
     return with_remedy(invalid("--report is of kernels, and --interpret makes none"), "leave one of the two out");
   }
-  const hlo::ModulePtr& module = options.module;
+  const hlo::ModulePtr& module = read.module;
   const hlo::Computation& entry = module->entry_computation();
   if (const int count = elided_constants(*module); count > 0) {
     notice(
@@ -259,7 +258,7 @@ Result<int> run_hlo(const HloRunOptions& options) {
   if (emitted) print_warnings(hlo::order_warnings(*module));
   Emitted made;
   if (emitted) {
-    STRATA_TRY(made, run_emitted(*module, arguments, options));
+    STRATA_TRY(made, run_emitted(read, arguments, options));
   } else {
     STRATA_TRY(made.result, hlo::evaluate(*module, arguments));
   }

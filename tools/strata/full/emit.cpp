@@ -1,20 +1,21 @@
 #include <filesystem>
 
-#include "commands.h"
+#include "../commands.h"
+#include "../machine_options.h"
+#include "../notice.h"
+#include "../source.h"
 #include "emitters/gpu_run.h"
 #include "emitters/program_image.h"
 #include "hlo/order_dependence.h"
 #include "lax_options.h"
 #include "machine/target.h"
-#include "machine_options.h"
 #include "module_report.h"
-#include "notice.h"
 #include "run_hlo.h"
+#include "runtime/device_probe.h"
 #include "runtime/gpu_device.h"
 #include "runtime/memory_layout.h"
 #include "runtime/nv_jit_link.h"
 #include "runtime/program_folder.h"
-#include "source.h"
 #include "support/spelling.h"
 
 namespace strata::cli {
@@ -74,7 +75,7 @@ Result<int> emit(const Options& options) {
   std::unique_ptr<GpuDevice> device;
   if (options.device == "gpu") {
     STRATA_TRY(device, GpuDevice::open());
-    STRATA_TRY(const std::string architecture, emitters::architecture_of(*device));
+    STRATA_TRY(const std::string architecture, architecture_of(*device));
     if (options.target_given && architecture != target->name) {
       return with_remedy(invalid("this machine's {} is of {}, not {}", device->name(), architecture, options.target),
                          "leave --target or --device out");
@@ -89,7 +90,7 @@ Result<int> emit(const Options& options) {
     return with_remedy(invalid("'{}' is a µGraph, not HLO", options.module),
                        fmt::format("strata optimize {} generates its code", options.module));
   }
-  STRATA_TRY(const hlo::ModuleText read, source.module_text());
+  STRATA_TRY(const hlo::ModuleText read, parse(source));
   const hlo::ModulePtr& module = read.module;
   print_warnings(hlo::order_warnings(*module));
   emitters::EmitOptions emit_options;

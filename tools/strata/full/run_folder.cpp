@@ -1,11 +1,12 @@
-#include "run_folder.h"
-
-#include "commands.h"
+#include "../commands.h"
+#include "../emitters.h"
+#include "../gpu_times.h"
 #include "emitters/buffers.h"
-#include "emitters/gpu_run.h"
 #include "hlo/npy.h"
 #include "hlo/typical_arguments.h"
 #include "interpret/typical_inputs.h"
+#include "run_hlo.h"
+#include "runtime/device_probe.h"
 #include "runtime/memory_layout.h"
 #include "runtime/program_folder.h"
 #include "runtime/storage.h"
@@ -28,7 +29,7 @@ std::string_view bytes_of(const emitters::Buffer& buffer) {
 }
 
 /// Values for each input: the user's, or typical ones.
-Result<void> put_inputs(const LaunchManifest& manifest, const GpuBuffers& buffers, const HloRunOptions& options) {
+Result<void> put_inputs(const LaunchManifest& manifest, const GpuBuffers& buffers, const ModuleRunOptions& options) {
   Random random(options.seed);
   std::map<std::string, std::string> files = options.inputs;
   std::string names;
@@ -73,7 +74,7 @@ Result<void> report_results(const LaunchManifest& manifest, const GpuBuffers& bu
 
 }  // namespace
 
-Result<int> run_folder(const std::string& folder, const HloRunOptions& options) {
+Result<int> run_folder(const std::string& folder, const ModuleRunOptions& options) {
   if (options.interpret || options.check || options.with_inputs) {
     return with_remedy(invalid("'{}' holds only code: there is no program that the interpreter could run", folder),
                        "leave --interpret, --check and --with-inputs out, or run the program's text");
@@ -82,7 +83,7 @@ Result<int> run_folder(const std::string& folder, const HloRunOptions& options) 
     return with_remedy(invalid("'{}' holds code for a GPU", folder), "add --device gpu");
   }
   STRATA_TRY(const std::unique_ptr<GpuDevice> device, GpuDevice::open());
-  STRATA_TRY(const std::string arch, emitters::architecture_of(*device));
+  STRATA_TRY(const std::string arch, architecture_of(*device));
   STRATA_TRY(ProgramImage image, read_program(folder, arch));
   double bytes = 0;
   for (const GpuBuffer& buffer : image.manifest.buffers)

@@ -1,14 +1,11 @@
 // Options of commands that give parts of HLO modules to the superoptimizer.
 #pragma once
 
-#include <memory>
+#include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
 
-#include "commands.h"
-#include "emitters/emit.h"
-#include "emitters/lax/search.h"
-#include "runtime/gpu_device.h"
+#include "runtime/result_cache.h"
 
 namespace strata::cli {
 
@@ -27,13 +24,5 @@ void add_search_options(CLI::App& command, SearchFlags& flags);
 
 /// The cache of results that the flags name, opened if it is not; null where they want none.
 ResultCache* open_cache(const SearchFlags& flags, std::optional<ResultCache>& cache);
-
-/// The options, with a cache that is opened in `cache` if anything is searched. The models decide.
-emitters::LaxOptions lax_options(const SearchFlags& flags, std::optional<ResultCache>& cache);
-
-/// Those where the GPU decides, on which the module is to run.
-emitters::LaxOptions measured_lax_options(const SearchFlags& flags, std::optional<ResultCache>& cache,
-                                          const GpuDevice& device, const emitters::EmitOptions& emit_options,
-                                          emitters::LibraryUse libraries);
 
 }  // namespace strata::cli

@@ -9,8 +9,8 @@
 #include <limits>
 #include <sstream>
 
-#include "notice.h"
-#include "options.h"
+#include "../notice.h"
+#include "../options.h"
 #include "support/read_file.h"
 
 namespace strata::cli {
