@@ -4,6 +4,7 @@
 #include "python/bindings.h"
 #include "runtime/cuda_streams.h"
 #include "runtime/device_probe.h"
+#include "runtime/gpu_device.h"
 
 namespace strata::python {
 
