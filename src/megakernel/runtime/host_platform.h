@@ -192,6 +192,8 @@ class HostPlatform {
   int lanes() const { return team_ == nullptr ? 1 : team_->lanes; }
   bool leads() const { return rank_ == 0; }
   bool leads_warp() const { return lane() == 0 || is_broken(); }
+  static constexpr unsigned kReleasingLanes = 1;
+  bool releases() const { return leads_warp(); }
   void meet_warp();
   int first_lane(bool condition);
   unsigned share(unsigned value, int lane);

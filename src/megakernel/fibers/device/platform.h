@@ -117,6 +117,8 @@ class FiberPlatform : public CudaWords {
   int lanes() const { return team_ ? 32 : 1; }
   bool leads() const { return rank() == 0; }
   bool leads_warp() const { return lane() == 0; }
+  static constexpr unsigned kReleasingLanes = 1;
+  bool releases() const { return leads_warp(); }
   void meet_warp() {
     if (team_) strata_device::warp_barrier();
   }

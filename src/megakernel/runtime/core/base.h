@@ -48,6 +48,8 @@
 //     int rank(); int size()                  of a thread in the team
 //     int warp(); int warps(); int lane(); int lanes()
 //     bool leads(); bool leads_warp()         the first thread of the team, of each warp
+//     bool releases()                         whether this lane says that its warp is done with a stage: the first
+//                                             kReleasingLanes do
 //     void meet_warp()                        warp: what each wrote before is visible to all after
 //     int first_lane(bool)                    warp: the first lane in which it is true; −1: none
 //     unsigned share(unsigned, int lane)      warp: what that lane has

@@ -152,7 +152,7 @@ struct WorkerMemory {
   using Counter = typename Platform::Counter;
 
   Barrier* full;      ///< ring_stages: bytes have landed; 1 arrival
-  Barrier* empty;     ///< ring_stages: compute is done with it; an arrival of each warp of compute
+  Barrier* empty;     ///< ring_stages: compute is done with it; kReleasingLanes arrivals of each of its warps
   Barrier* listed;    ///< by entry of the list: control has written it; 1 arrival
   Barrier* unlisted;  ///< by entry: load and compute are done with it; 2 arrivals
   Descriptor* list;
@@ -170,7 +170,7 @@ STRATA_DEVICE void start_memory(Platform& platform, const Program<Platform>& pro
                                 const WorkerMemory<Platform>& memory, unsigned consumers) {
   for (unsigned stage = 0; stage < program.ring_stages; ++stage) {
     platform.start(memory.full[stage], 1);
-    platform.start(memory.empty[stage], consumers);
+    platform.start(memory.empty[stage], consumers * Platform::kReleasingLanes);
   }
   for (int entry = 0; entry < program.listed; ++entry) {
     platform.start(memory.listed[entry], 1);

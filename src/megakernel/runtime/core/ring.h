@@ -251,7 +251,7 @@ class ComputeSide {
   /// stage of this run, a power of two that divides their number.
   STRATA_DEVICE void release(int n, int warps) {
     c_.platform.meet_warp();
-    if (left() || !c_.platform.leads_warp()) return;
+    if (left() || !c_.platform.releases()) return;
     c_.platform.arrive(memory_.empty[pair_of(c_.program, first_ + static_cast<unsigned>(n))],
                        static_cast<unsigned>(c_.platform.warps()) / static_cast<unsigned>(warps));
   }

@@ -1,5 +1,7 @@
 #include "megakernel/runtime/cuda/source.h"
 
+#include <cstdlib>
+
 #include "megakernel/runtime/cuda/graph_words.h"
 
 namespace strata {
@@ -79,7 +81,9 @@ std::string cuda_source(std::string_view functions, bool profile, int graph_func
 Result<CudaCode> compile_cuda_code(std::string_view functions, const Target& target, bool profile, int most_spilled,
                                    ResultCache* cache, int graph_functions) {
   CudaCode code{.target = std::string(target.name), .profile = profile, .cubin = {}, .use = {}};
-  STRATA_TRY(code.cubin, cubin_of(cuda_source(functions, profile, graph_functions), target, cache, {}, &code.use));
+  std::string text = cuda_source(functions, profile, graph_functions);
+  if (std::getenv("STRATA_EACH_LANE_RELEASES") != nullptr) text.insert(0, "#define STRATA_EACH_LANE_RELEASES\n");
+  STRATA_TRY(code.cubin, cubin_of(text, target, cache, {}, &code.use));
   if (code.use.spilled_bytes > most_spilled)
     return with_remedy(unsupported("the mega-kernel's block functions take more than the {} registers that a thread "
                                    "has: {} bytes are spilled",

@@ -45,8 +45,10 @@ void append_headers(std::string& text, std::string_view headers);
 std::string agreement_source(std::string_view platform, bool profile);
 
 /// Compiles cuda_source(functions, profile, graph_functions), or takes what an earlier call left in the cache, if there
-/// is one. Errors (Unsupported): a target without bulk copies; text that does not compile, with the compiler's log;
-/// more than `most_spilled` bytes of registers that do not fit a thread and are spilled. (Environment): no NVRTC.
+/// is one. With STRATA_EACH_LANE_RELEASES in the environment all lanes of a warp say that they are done with a stage,
+/// as racecheck needs it (device/platform.h). Errors (Unsupported): a target without bulk copies; text that does not
+/// compile, with the compiler's log; more than `most_spilled` bytes of registers that do not fit a thread and are
+/// spilled. (Environment): no NVRTC.
 Result<CudaCode> compile_cuda_code(std::string_view functions, const Target& target, bool profile, int most_spilled = 0,
                                    ResultCache* cache = nullptr, int graph_functions = 0);
 

@@ -128,6 +128,14 @@ class CudaPlatform : public CudaWords {
   STRATA_DEVICE int lanes() const { return team_ ? 32 : 1; }
   STRATA_DEVICE bool leads() const { return rank() == 0; }
   STRATA_DEVICE bool leads_warp() const { return lane() == 0; }
+  /// racecheck follows no order that goes through a warp's barrier to the lane that arrives for all. For it each lane
+  /// arrives itself (compile_cuda_code).
+#ifdef STRATA_EACH_LANE_RELEASES
+  static constexpr unsigned kReleasingLanes = 32;
+#else
+  static constexpr unsigned kReleasingLanes = 1;
+#endif
+  STRATA_DEVICE bool releases() const { return static_cast<unsigned>(lane()) < kReleasingLanes; }
   STRATA_DEVICE void meet_warp() {
     if (team_) __syncwarp();
   }
