@@ -297,7 +297,7 @@ TEST_F(LoopBody, RandomLoopsGiveTheInterpretersValues) {
     SCOPED_TRACE(seed);
     left += kernels_that_left(checked_program(RandomLoops(seed).text(), seed));
   }
-  EXPECT_GT(left, 5);
+  EXPECT_GE(left, 3);
 }
 
 }  // namespace

@@ -94,7 +94,13 @@ class CudaPlatform : public CudaWords {
   STRATA_DEVICE void start(Barrier& b, unsigned arrivals) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(&b)), "r"(arrivals) : "memory");
   }
-  STRATA_DEVICE void arrive(Barrier& b, unsigned count) { arrive_at(b, count); }
+  STRATA_DEVICE void arrive(Barrier& b, unsigned count) {
+#ifdef STRATA_EACH_LANE_RELEASES
+    for (unsigned n = 0; n < count; ++n) arrive_at(b, 1);
+#else
+    arrive_at(b, count);
+#endif
+  }
   STRATA_DEVICE void arrive_and_expect(Barrier& b, unsigned bytes) { expect_copy(b, bytes); }
   STRATA_DEVICE bool passed(Barrier& b, unsigned phase) { return wait_a_while(b, phase & 1); }
   /// Each lane looks, and so each has acquired when all have seen it.
