@@ -15,6 +15,7 @@ struct Kind {
   const char* name;
   Planner planner;
   Planner if_asked_for = nullptr;  ///< whatever it costs: asked alone, or where no other emitter can
+  bool scatters = false;           ///< it takes fusions whose root is a scatter, and no others
 };
 
 /// In the order in which they are asked. The loop emitter takes all. Emitters after dynamic-update-slice write whole
@@ -28,11 +29,11 @@ constexpr Kind kKinds[] = {
     {"concatenate", plan_concatenate},
     {"input slices", plan_input_slices},
     {"sort", plan_sort},
-    {"scatter windows", plan_scatter_windows, plan_scatter_windows_at_any_cost},
-    {"scatter scan", plan_scatter_scan, plan_scatter_scan_at_any_cost},
-    {"scatter copies", plan_scatter_copies},
-    {"scatter rows", plan_scatter_rows, plan_scatter_rows_at_any_cost},
-    {"scatter", plan_scatter},
+    {"scatter windows", plan_scatter_windows, plan_scatter_windows_at_any_cost, true},
+    {"scatter scan", plan_scatter_scan, plan_scatter_scan_at_any_cost, true},
+    {"scatter copies", plan_scatter_copies, nullptr, true},
+    {"scatter rows", plan_scatter_rows, plan_scatter_rows_at_any_cost, true},
+    {"scatter", plan_scatter, nullptr, true},
     {"loop", plan_loop},
     {"reshape", plan_reshape_unasked, plan_reshape},
 };
@@ -59,6 +60,14 @@ Result<void> check_tuples(const Fusion& fusion) {
         return unsupported("the emitters have no code for {} of a tuple ({})", hlo::name(it.opcode), it.name);
     }
   }
+  return {};
+}
+
+/// Which updates an element of a scatter has is nowhere to be read, so no function of the fusion can compute one.
+Result<void> check_scatters(const Fusion& fusion, const Kind& kind) {
+  if (kind.scatters) return {};
+  for (const hlo::Instruction& it : fusion.computation().instructions)
+    if (it.opcode == hlo::Opcode::Scatter) return unsupported("{} is a scatter", it.name);
   return {};
 }
 
@@ -100,7 +109,9 @@ Result<Plan> choose_plan(const Fusion& fusion, const std::string& only) {
   for (const Kind& kind : kKinds) {
     names += (names.empty() ? "" : ", ") + std::string(kind.name);
     if (!only.empty() && only != kind.name) continue;
-    Result<Plan> plan = (only.empty() || !kind.if_asked_for ? kind.planner : kind.if_asked_for)(fusion);
+    Result<Plan> plan = check_scatters(fusion, kind).and_then([&] {
+      return (only.empty() || !kind.if_asked_for ? kind.planner : kind.if_asked_for)(fusion);
+    });
     if (plan) {
       if (auto once = check_repeats(fusion, plan->decision); !once) plan = tl::unexpected(once.error());
     }

@@ -151,10 +151,6 @@ std::vector<IndexingMap> maps_of(const LoopPart& part, const hlo::Shape& shape, 
 }  // namespace
 
 Result<Plan> plan_loop(const Fusion& fusion) {
-  for (const hlo::Instruction& it : fusion.computation().instructions) {
-    // Which updates an element has is nowhere to be read.
-    if (it.opcode == hlo::Opcode::Scatter) return unsupported("{} is a scatter", it.name);
-  }
   int64_t elements = 0;
   const hlo::Shape& root = fusion.computation().root_instruction().shape;
   for (const hlo::Shape& shape : root.is_tuple() ? root.elements.list() : std::vector<hlo::Shape>{root}) {

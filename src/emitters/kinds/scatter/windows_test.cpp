@@ -50,6 +50,31 @@ TEST(ScatterWindows, TypesAndCombiners) {
                4, 5));
 }
 
+/// A reduction's emitter would compute the scatter as a function of its results, of which there is none.
+TEST(ScatterWindows, UpdatesThatAreSumsStandApart) {
+  for (const auto& [rows, terms] : {std::pair(33, 33), std::pair(5, 700), std::pair(700, 3), std::pair(1, 40)}) {
+    for (const char* combined : {"a", "b"}) {
+      const std::string text =
+          function("f32", "add") +
+          fmt::format(
+              "g {{\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT c = f32[] add({2}, b)\n}}\nENTRY e "
+              "{{\n  x = f32[{0},9] parameter(0)\n  j = s32[] parameter(1)\n  w = f32[{0},{1}] parameter(2)\n  i = "
+              "s32[1] reshape(j)\n  s = f32[{0},{1}] multiply(w, w)\n  z = f32[] constant(0)\n  r = f32[{0}] "
+              "reduce(s, z), dimensions={{1}}, to_apply=f\n  ROOT y = f32[{0},9] scatter(x, i, r), "
+              "update_window_dims={{0}}, inserted_window_dims={{1}}, scatter_dims_to_operand_dims={{1}}, "
+              "index_vector_dim=0, to_apply=g\n}}\n",
+              rows, terms, combined);
+      SCOPED_TRACE(text);
+      const hlo::ModulePtr module = parsed(text);
+      ASSERT_TRUE(module);
+      const auto program = emit_program(*module, {});
+      ASSERT_TRUE(program) << program.error().to_string();
+      for (const ProgramStep& step : program->steps) EXPECT_TRUE(step.fusion) << step.why_interpreted;
+      for (const uint64_t seed : {1, 2}) EXPECT_EQ(wrong_results(*module, *program, seed), "") << explain(*program);
+    }
+  }
+}
+
 TEST(ScatterWindows, VectorsLieInRowsThatAWindowHasAsAWhole) {
   check(caches("bf16", second("bf16"), 4, 64), "vector           8");
   check(caches("bf16", second("bf16"), 4, 12), "vector           4");
