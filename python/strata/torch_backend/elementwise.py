@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import torch
 from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as Kind
 from torch._prims_common import elementwise_dtypes
 
@@ -312,7 +313,8 @@ def addcdiv(c, x, y, z, value=1):
 def to_copy(c, x, *_, **__):
     if not isinstance(x, Value):
         return c.operand(x, c.dtype)
-    if c.result.device.type != c.node.args[0].meta["val"].device.type:
+    source = c.node.args[0]  # a number, where x is one that stands for an array
+    if isinstance(source, torch.fx.Node) and c.result.device.type != source.meta["val"].device.type:
         raise Unsupported("copies between devices are not taken")
     return c.cast(x, c.dtype)
 
