@@ -140,20 +140,25 @@ int64_t vector_of(const ScatterPlan& plan, const hlo::Computation& computation, 
 
 }  // namespace
 
-Result<ScatterPlan> plan_in_place(const Fusion& fusion) {
-  const hlo::Computation& computation = fusion.computation();
+Result<void> check_scatter(const hlo::Computation& computation, std::initializer_list<size_t> read) {
   const hlo::Instruction& root = computation.root_instruction();
   if (root.opcode != hlo::Opcode::Scatter) return unsupported("the root is no scatter");
   if (root.operands.size() != 3) return unsupported("{} scatters into several arrays", root.name);
+  for (const size_t number : read) {
+    const hlo::Instruction& operand = computation[root.operands[number]];
+    if (operand.opcode == hlo::Opcode::GetTupleElement) return unsupported("{} is an element of a tuple", operand.name);
+  }
+  return {};
+}
+
+Result<ScatterPlan> plan_in_place(const Fusion& fusion) {
+  const hlo::Computation& computation = fusion.computation();
+  const hlo::Instruction& root = computation.root_instruction();
+  STRATA_CHECK(check_scatter(computation, {1, 2}));
   ScatterPlan made;
   made.scatter = computation.root;
   made.indices = root.operands[1];
   made.updates = root.operands[2];
-  for (const InstructionId id : {made.indices, made.updates}) {
-    if (computation[id].opcode == hlo::Opcode::GetTupleElement) {
-      return unsupported("{} is an element of a tuple", computation[id].name);
-    }
-  }
   STRATA_CHECK(choose_write(made, fusion));
   place_updates(made, computation);
   made.vector = vector_of(made, computation, fusion.target);

@@ -1,6 +1,8 @@
 // Scatters whose updates meet the operand in place: how, and where they go.
 #pragma once
 
+#include <initializer_list>
+
 #include "emitters/dialect/dialect.h"
 #include "emitters/kinds/in_place.h"
 #include "emitters/kinds/plan.h"
@@ -20,6 +22,9 @@ struct ScatterPlan {
   indexing::IndexingMap tests;     ///< (index of the updates…, starts…) → nothing, where the whole window fits
   indexing::IndexingMap position;  ///< the same, where it does → position in the output's memory
 };
+
+/// Unsupported where the root is no scatter into one array, or one of its operands `read` is an element of a tuple.
+Result<void> check_scatter(const hlo::Computation& computation, std::initializer_list<size_t> read);
 
 /// Of a fusion whose root is a scatter into one array, but for `visits`, which is the emitter's choice.
 Result<ScatterPlan> plan_in_place(const Fusion& fusion);

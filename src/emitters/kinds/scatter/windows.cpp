@@ -204,12 +204,7 @@ class WindowsEmitter {
 Result<Plan> plan_scatter_windows_at_any_cost(const Fusion& fusion) {
   const hlo::Computation& computation = fusion.computation();
   const hlo::Instruction& root = computation.root_instruction();
-  if (root.opcode != hlo::Opcode::Scatter) return unsupported("the root is no scatter");
-  if (root.operands.size() != 3) return unsupported("{} scatters into several arrays", root.name);
-  for (const InstructionId id : root.operands) {
-    if (computation[id].opcode == hlo::Opcode::GetTupleElement)
-      return unsupported("{} is an element of a tuple", computation[id].name);
-  }
+  STRATA_CHECK(check_scatter(computation, {0, 1, 2}));
   const hlo::Computation& body = fusion.module[root.called[0]];
   for (const InstructionId id : body.parameters) {
     if (body[id].shape.type != root.shape.type) return unsupported("{} combines elements of another type", root.name);
