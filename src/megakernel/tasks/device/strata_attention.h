@@ -183,7 +183,7 @@ struct HistoryRing {
 
 /// A split's tiles, but for the one with this step's position.
 STRATA_DEVICE StageRun history_run(const unsigned char* tiles, const HistoryPart& part, int bytes) {
-  return {tiles, part.iterations, bytes, part.own};
+  return {tiles, part.iterations, bytes, static_cast<unsigned>(bytes), part.own};
 }
 
 /// Starts copies of the first rows of a stored tile.

@@ -35,25 +35,26 @@ struct TaskRing {
   STRATA_DEVICE void advance(int count, int bytes) { side.advance(count, static_cast<unsigned>(bytes)); }
 };
 
-/// What most functions load: stages of equally many bytes that lie one after the other, without one of them. A function
-/// only says which; one loop loads them for all functions of an image (load_run), so that its code stays in the
-/// instruction cache.
+/// What most functions load: stages of equally many bytes, equally far apart, without one of them. A function only says
+/// which; one loop loads them for all functions of an image (load_run), so that its code stays in the instruction
+/// cache.
 struct StageRun {
   const unsigned char* from = nullptr;
   int stages = 0;
-  int bytes = 0;      ///< of a stage
-  int left_out = -1;  ///< this stage is not loaded
+  int bytes = 0;        ///< of a stage
+  unsigned stride = 0;  ///< bytes from a stage to the next one
+  int left_out = -1;    ///< this stage is not loaded
 };
-STRATA_DEVICE void push_stages(StageRun& run, const unsigned char* from, int stages, int bytes) {
-  run = {from, stages, bytes, -1};
+STRATA_DEVICE void push_stages(StageRun& run, const unsigned char* from, int stages, int bytes, unsigned stride) {
+  run = {from, stages, bytes, stride, -1};
 }
 template <class Ring>
 STRATA_DEVICE void load_run(Ring& ring, const StageRun& run) {
   const unsigned char* from = run.from;
 #pragma unroll 1
-  for (int n = 0; n < run.stages; ++n, from += run.bytes) {
+  for (int n = 0; n < run.stages; ++n, from += run.stride) {
     if (n == run.left_out) continue;
-    ring.push(from, static_cast<unsigned>(run.bytes), static_cast<unsigned>((run.stages - n) * run.bytes));
+    ring.push(from, static_cast<unsigned>(run.bytes), static_cast<unsigned>(run.stages - n), run.stride);
   }
 }
 

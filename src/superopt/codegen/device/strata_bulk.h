@@ -135,8 +135,8 @@ STRATA_DEVICE void advance(Ring& ring, int count) {
 template <int kSlots, int kSlotBytes>
 struct SlotRing : Ring {
   static constexpr bool kSharesMemory = true;  ///< with what groups leave for each other after the loop
-  /// One thread fills the next slot, when it is empty. Third: what the caller will fill slots with from `from` on.
-  STRATA_DEVICE void push(const unsigned char* from, int bytes, int /*in_all*/) {
+  /// One thread fills the next slot, when it is empty.
+  STRATA_DEVICE void push(const unsigned char* from, int bytes) {
     wait(empty + slot, phase ^ 1);  // slots begin empty
     expect_bytes(full + slot, bytes);
     load_bytes(slots + slot * kSlotBytes, from, bytes, full + slot);
@@ -156,10 +156,12 @@ struct SlotRing : Ring {
   STRATA_DEVICE void advance(int count, int) { strata_device::advance<kSlots>(*this, count); }
 };
 
-/// Fills so many slots, one after the other, with as many bytes each. A mega-kernel has another one.
+/// Fills so many slots, one after the other, with as many bytes each, which lie `stride` bytes apart. A mega-kernel has
+/// another one.
 template <int kSlots, int kSlotBytes>
-STRATA_DEVICE void push_stages(SlotRing<kSlots, kSlotBytes>& ring, const unsigned char* from, int stages, int bytes) {
-  for (int n = 0; n < stages; ++n, from += bytes) ring.push(from, bytes, (stages - n) * bytes);
+STRATA_DEVICE void push_stages(SlotRing<kSlots, kSlotBytes>& ring, const unsigned char* from, int stages, int bytes,
+                               int64 stride) {
+  for (int n = 0; n < stages; ++n, from += stride) ring.push(from, bytes);
 }
 
 /// How tiles are brought from what a tensor is; a mega-kernel has others than pointers.

@@ -1,5 +1,7 @@
 // Tiles of constants that lie packed in device memory: a stage's bytes beside each other, as warps want them in shared
-// memory, stages in the order in which a block uses them. So a stage is one bulk copy without a tensor map. What the
+// memory; first the first stage of all blocks, block after block, then the second one of all, and so on. So a stage is
+// one bulk copy without a tensor map, and blocks that run side by side read neighbouring places: each has its share of
+// fast and of slow ones, where a block with a region of its own would have either. What the
 // loop cuts and is no constant, each group of warps brings for all of its iterations before the first: the form of a
 // task of a mega-kernel, whose constants come long before its activations. What is too large for that comes in pieces:
 // a group brings its next one when it is done with the one before, and waits for no other group.
@@ -40,8 +42,8 @@ class PackedLoads : public RingLoads {
   std::string iterations() const override { return "iterations"; }
 
   std::string load() const override {
-    return fmt::format("  push_stages(ring, {} + {}, iterations, {});\n", kPackedConstants, block_offset(),
-                       stage_bytes());
+    return fmt::format("  push_stages(ring, {} + {}, iterations, {}, {});\n", kPackedConstants, block_offset(),
+                       stage_bytes(), stage_stride());
   }
 
   std::string before_loop() const override {
@@ -96,7 +98,7 @@ class PackedLoads : public RingLoads {
   std::string pack() const override {
     std::string text = fmt::format("  unsigned char* stage = {} + {};\n", kPackedConstants, block_offset());
     text += fmt::format("  for (int iteration = 0; iteration < {}; ++iteration, stage += {}) {{\n",
-                        block_.body.launch().loop, stage_bytes());
+                        block_.body.launch().loop, stage_stride());
     for (Tile tile : tiles(false)) {
       if (is_gathered(tile)) continue;
       const Source from = source(tile);
@@ -111,10 +113,7 @@ class PackedLoads : public RingLoads {
     RingLoads::describe(code);
     code.threads += kWarp;
     if (in_pieces() && schedule().row_warps > 1 && schedule().loop_warps > 1) code.barriers += schedule().loop_warps;
-    const auto& grid = block_.body.launch().grid;
-    int64_t blocks = 1;
-    for (const int64_t size : grid) blocks *= size;
-    code.packing = Packing{blocks * bytes_of_block(), {}};
+    code.packing = Packing{block_.body.launch().loop * stage_stride(), {}};
     for (Tile tile : tiles(false)) {
       if (!is_gathered(tile))
         code.packing->tiles.push_back({number_of(tile), source(tile).type, offset(tile->results[0])});
@@ -197,13 +196,18 @@ class PackedLoads : public RingLoads {
         iterations_of_piece(), offset(tile->results[0]), from.pointer, first, last);
   }
 
-  int64_t bytes_of_block() const { return block_.body.launch().loop * stage_bytes(); }
+  /// Bytes from a block's stage to its next one: all blocks' stages.
+  int64_t stage_stride() const {
+    int64_t blocks = 1;
+    for (const int64_t size : block_.body.launch().grid) blocks *= size;
+    return blocks * stage_bytes();
+  }
   std::string block_offset() const {
     const auto& grid = block_.body.launch().grid;
     std::string number = "block_x";
     if (grid.size() > 1) number = fmt::format("({} + {} * block_y)", number, grid[0]);
     if (grid.size() > 2) number = fmt::format("({} + {} * block_z)", number, grid[0] * grid[1]);
-    return fmt::format("{} * {}", number, bytes_of_block());
+    return fmt::format("{} * {}", number, stage_bytes());
   }
 };
 

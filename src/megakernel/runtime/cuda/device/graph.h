@@ -67,7 +67,9 @@ template <class Platform>
 class GraphLoad {
  public:
   STRATA_DEVICE GraphLoad(Context<Platform>& c, LoadSide<Platform>& side) : c_(c), side_(side) {}
-  STRATA_DEVICE void push(const void* from, unsigned bytes, unsigned in_all = 0) { side_.push(from, bytes, in_all); }
+  STRATA_DEVICE void push(const void* from, unsigned bytes, unsigned stages = 1, unsigned stride = 0) {
+    side_.push(from, bytes, stages, stride);
+  }
   STRATA_DEVICE void wait_for_history() {
     if (waited_) return;
     waited_ = true;
