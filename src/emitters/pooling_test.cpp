@@ -71,6 +71,36 @@ TEST(Pooling, GradientsAreKernels) {
   }
 }
 
+/// The gradient of a pooling by powers: what a window gives is computed once, not again for each of its 9 elements.
+TEST(Pooling, GradientsOfPowersComputeEachWindowOnce) {
+  const auto text = [](int64_t images, int64_t windows) {
+    const int64_t size = 2 * windows + 1;
+    return fmt::format(R"(HloModule m
+add {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }}
+ENTRY e {{
+  x = f32[{0},{2},{2},61] parameter(0)
+  g = f32[{0},{1},{1},61] parameter(1)
+  zero = f32[] constant(0)
+  exponent = f32[] constant(-0.6)
+  cube = f32[{0},{2},{2},61] multiply(x, x)
+  w = f32[{0},{1},{1},61] reduce-window(cube, zero), window={{size=1x3x3x1 stride=1x2x2x1}}, to_apply=add
+  exponents = f32[{0},{1},{1},61] broadcast(exponent), dimensions={{}}
+  root = f32[{0},{1},{1},61] power(w, exponents)
+  scaled = f32[{0},{1},{1},61] multiply(g, root)
+  apart = f32[{0},{3},{3},61] pad(scaled, zero), padding=0_0_0x2_2_1x2_2_1x0_0_0
+  sums = f32[{0},{2},{2},61] reduce-window(apart, zero), window={{size=1x3x3x1}}, to_apply=add
+  ROOT r = f32[{0},{2},{2},61] multiply(sums, x)
+}})",
+                       images, windows, size, 2 * windows - 1 + 4);
+  };
+  EXPECT_EQ(checked(text(1, 2), 3), "");
+  const auto module = hlo::parse_module(text(9, 23));
+  ASSERT_TRUE(module) << module.error().to_string();
+  const auto program = emit_program(**module);
+  ASSERT_TRUE(program) << program.error().to_string();
+  EXPECT_EQ(program->steps.size(), 2u);
+}
+
 /// Windows that neither overlap nor leave anything out take one pass; others two, and a small array of places.
 TEST(Pooling, GradientsOfModelsTakeFewKernels) {
   size_t steps = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include "hlo/terms.h"
 
@@ -65,6 +66,17 @@ double of_scatter(const hlo::Computation& computation, const Instruction& scatte
   return std::max(there, elements_of(computation.operand_shape(scatter, arrays + 1)) * components / kVector);
 }
 
+/// By how many elements of the result an element of a window's array is read, at most: windows that begin at every
+/// second place of it are half as many as their size.
+double readers_of(const hlo::WindowAttributes& attributes) {
+  double readers = 1;
+  for (const hlo::WindowDimension& window : attributes.window) {
+    const int64_t step = window.stride / std::gcd(window.stride, window.rhs_dilate);
+    readers *= static_cast<double>(ceil_div(window.size, step));
+  }
+  return readers;
+}
+
 CountedInstruction::OperandReads counted_read(const hlo::Computation& computation, const Instruction& it,
                                               const Read& read) {
   CountedInstruction::OperandReads counted{read.operand, read.tuple_element, read.unknown, {}, 0};
@@ -74,7 +86,9 @@ CountedInstruction::OperandReads counted_read(const hlo::Computation& computatio
     for (const Interval& range : map.ranges) each *= static_cast<double>(range.size());
     // Of a window only what is no hole of the array below it.
     if (has_window && !map.ranges.empty()) each = static_cast<double>(hlo::terms_of(computation, it));
-    counted.maps.push_back({is_identity(map), !map.constraints.empty(), each});
+    const bool is_window = it.opcode == Opcode::ReduceWindow && !map.ranges.empty();
+    const double readers = is_window ? readers_of(it.as<hlo::WindowAttributes>()) : each;
+    counted.maps.push_back({is_identity(map), !map.constraints.empty(), each, readers});
   }
   if (it.opcode == Opcode::Scatter) counted.of_scatter = of_scatter(computation, it, read.operand);
   return counted;
@@ -294,10 +308,11 @@ void EvaluationCounts::pass_on(InstructionId id, double evaluated, Passed& passe
         continue;
       }
       // Of what a condition guards, only what satisfies it is evaluated: no more than there is, as often as the whole
-      // instruction is, and by each place of a window. Outputs of a convolution share what there is, too.
+      // instruction is, and by each window that has it. Outputs of a convolution share what there is, too.
       const double times = std::max(evaluated / std::max(it.elements, 1.0), 1.0);
       const bool is_part = map.constrained && it.opcode != Opcode::Scatter && it.opcode != Opcode::Convolution;
-      const double most = (is_part && !all_take_part ? std::min(evaluated, times * there) : evaluated) * map.reads;
+      double most = evaluated * map.reads;
+      if (is_part && !all_take_part) most = std::min(most, times * there * map.readers);
       apart += it.opcode == Opcode::Scatter ? read.of_scatter : most;
     }
   }

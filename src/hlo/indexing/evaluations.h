@@ -19,7 +19,8 @@ struct CountedInstruction {
   struct Map {
     bool identity = false;
     bool constrained = false;
-    double reads = 1;  ///< elements that one element of the result reads, without constraints
+    double reads = 1;    ///< elements that one element of the result reads, without constraints
+    double readers = 1;  ///< by how many elements of the result an element of the operand is read, at most
   };
   struct OperandReads {
     int operand = 0;
