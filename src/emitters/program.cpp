@@ -34,6 +34,7 @@
 #include "hlo/inline_calls.h"
 #include "hlo/linear_recurrences.h"
 #include "hlo/source_of.h"
+#include "hlo/stack_pieces.h"
 #include "hlo/structure_key.h"
 #include "hlo/unroll_loops.h"
 
@@ -79,7 +80,7 @@ hlo::Module with_free_layouts(hlo::Module flat, const hlo::Module& original, boo
 hlo::Module flattened(const hlo::Module& module, bool one_kernel) {
   if (module.fusion) return hlo::inline_calls(module);
   const auto flat = hlo::fold_interior_pads(hlo::drop_identities(hlo::fold_constants(hlo::inline_calls(module))));
-  return one_kernel ? flat : hlo::batch_loop_products(flat);
+  return one_kernel ? flat : hlo::batch_loop_products(hlo::stack_pieces(flat));
 }
 
 /// What a program is of: a module, a loop's body or its condition.
