@@ -476,6 +476,24 @@ TEST(Reduction, ResultsThatAreReadUnderConditions) {
   EXPECT_THAT(kernel.error().message, HasSubstr("c needs reductions of several rows at a time"));
 }
 
+/// Rows no longer than a vector: a thread has one, though vectors do not divide it.
+TEST(Reduction, RowsOfAThread) {
+  const auto narrow = [](int rows, int length) {
+    return fmt::format(
+        "HloModule m\n{}ENTRY e {{\n  x = f16[{},{}] parameter(0)\n  z = f16[] constant(-inf)\n  ROOT r "
+        "= f16[{}] reduce(x, z), dimensions={{1}}, to_apply=max\n}}\n",
+        combiner("max", "f16", "maximum"), rows, length, rows);
+  };
+  for (const int length : {3, 5, 6, 7}) check(narrow(1001, length), "multi-row reduction");
+  check(sum("f32[5,333,3]", "f32[5,333]", "2"), "multi-row reduction");
+  check(sum("f32[5,333,3]", "f32[333]", "0,2"), "multi-row reduction");
+  check(softmax("f32[1001,3]", "f32[1001]"), "multi-row reduction");
+  const auto of_three = emit(sum("f32[4194304,3]", "f32[4194304]", "1"));
+  ASSERT_TRUE(of_three) << of_three.error().to_string();
+  EXPECT_EQ(detail(*of_three, "tiling"), "4194304x3 threads 256x1 unroll 4x3 vector 1x1, 4096 blocks");
+  EXPECT_EQ(of_three->text(Form::Mlir)->find("strata.shuffle"), std::string::npos);
+}
+
 /// The tiles of the rows of the benchmark.
 TEST(Reduction, Tiles) {
   const auto tiling = [](const std::string& text) {

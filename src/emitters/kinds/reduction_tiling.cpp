@@ -111,15 +111,19 @@ class Choice {
 
   void short_rows() {
     const size_t last = groups_.size() - 1;
-    tiling_.threads[last] = power_above(ceil_div(groups_[last].size, vector()));
-    tiling_.unroll[last] = 1;
+    // A row of 3, no longer than a vector of 4, is one thread's, too: of four lanes one would be idle, and all would
+    // exchange what they have and compute what comes of the sum.
+    const bool is_alone = last > 0 && groups_[last].size <= most_vector();
+    tiling_.threads[last] = is_alone ? 1 : power_above(ceil_div(groups_[last].size, vector()));
+    tiling_.unroll[last] = is_alone ? groups_[last].size / vector() : 1;
     int64_t rows = std::max<int64_t>(kThreads / tiling_.threads[last], 1);
     if (last > 0) {
       while (rows * tiling_.threads[last] > kWarpSize && !enough_blocks(ceil_div(rows_, rows))) rows /= 2;
       if (outer_reduced() > 1) rows = share_pieces(rows);
       tiling_.threads[last - 1] = rows;
       int64_t& repeat = tiling_.unroll[last - 1];
-      while (!load_.one_slot && repeat < 4 && repeat * 2 * vector() * load_.element_bytes <= 64 &&
+      const int64_t bytes = tiling_.unroll[last] * vector() * load_.element_bytes;
+      while (!load_.one_slot && repeat < 4 && repeat * 2 * bytes <= 64 &&
              enough_blocks(ceil_div(groups_[last - 1].size, rows * repeat * 2) / 4)) {
         repeat *= 2;
       }
@@ -127,7 +131,9 @@ class Choice {
       tiling_.threads[last] = kWarpSize;
     }
     finish("multi-row reduction",
-           fmt::format("a row of {} is at most a vector of {} for each lane of a warp", groups_[last].size, vector()));
+           is_alone ? fmt::format("a row of {} is no more than a thread reads at once", groups_[last].size)
+                    : fmt::format("a row of {} is at most a vector of {} for each lane of a warp", groups_[last].size,
+                                  vector()));
   }
 
   /// Of rows of several short pieces, as many as `rows` in a block: where these are too few for all threads of the GPU,
