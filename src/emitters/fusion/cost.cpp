@@ -3,10 +3,10 @@
 #include <limits>
 
 #include "emitters/fusion/bandwidth.h"
-#include "emitters/fusion/element_work.h"
 #include "emitters/fusion/instruction_roles.h"
 #include "emitters/fusion/pass.h"
 #include "emitters/fusion/priced_kernel.h"
+#include "emitters/kinds/element_work.h"
 #include "emitters/kinds/plan.h"
 #include "emitters/kinds/product/product.h"
 #include "emitters/kinds/reduction_shape.h"

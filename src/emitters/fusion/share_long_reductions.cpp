@@ -7,8 +7,8 @@
 #include <set>
 
 #include "emitters/fusion/bandwidth.h"
-#include "emitters/fusion/element_work.h"
 #include "emitters/fusion/parts_rewriter.h"
+#include "emitters/kinds/element_work.h"
 #include "emitters/kinds/reduction_shape.h"
 #include "hlo/evaluate.h"
 #include "indexing/interval.h"

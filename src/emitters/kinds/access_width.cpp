@@ -2,7 +2,10 @@
 
 #include <algorithm>
 
+#include "emitters/kinds/element_work.h"
 #include "emitters/kinds/epilogue.h"
+#include "hlo/indexing/evaluations.h"
+#include "hlo/terms.h"
 
 namespace strata::emitters {
 namespace {
@@ -86,15 +89,43 @@ bool keeps_all_places(const Fusion& fusion, int64_t elements) {
   });
 }
 
+/// Operations that an element of a result adds to what its thread does, where conditions are branches (padding, pieces
+/// of a concatenation): after one, the elements of a thread are computed one after the other. 0 without conditions,
+/// since all go side by side then.
+double operations_in_turn(const Fusion& fusion) {
+  const hlo::Computation& computation = fusion.computation();
+  const indexing::CountedComputation counted(fusion.module, fusion.id);
+  const std::vector<const indexing::CountedInstruction*>& instructions = counted.graph().instructions;
+  // Of what a piece of a concatenation or a padded array has, the ranges of a map may say it all.
+  const bool branches = std::ranges::any_of(instructions, [](const indexing::CountedInstruction* it) {
+    const bool moves = it->opcode == hlo::Opcode::Pad || it->opcode == hlo::Opcode::Concatenate;
+    return moves || std::ranges::any_of(it->reads, [](const auto& read) {
+             return std::ranges::any_of(read.maps, [](const auto& map) { return map.constrained; });
+           });
+  });
+  if (!branches) return 0;
+  std::vector<double> operations;
+  for (size_t i = 0; i < instructions.size(); ++i) {
+    const hlo::Instruction& it = computation.instructions[i];
+    const int64_t terms = hlo::terms_of(computation, it);
+    const double combined = terms > 1 ? 2 * static_cast<double>(terms) : 0;  // multiplied and added
+    operations.push_back(element_operations(computation, it) + combined);
+  }
+  return indexing::EvaluationCounts(counted.graph()).of_longest_element(operations);
+}
+
 }  // namespace
 
 AccessWidth choose_access_width(const Fusion& fusion, int64_t elements, bool takes_rest) {
   const hlo::Computation& computation = fusion.computation();
   int64_t widest = 1;      // bytes of an element
   int64_t bytes_read = 0;  // for each element of the output, of arrays that are about as large
+  double moved = 0;        // bytes of all arrays
   const auto consider = [&](const hlo::Shape& shape, bool read) {
-    if (!shape.is_array() || shape.element_count() < elements / 2) return;
+    if (!shape.is_array()) return;
     const int64_t bytes = std::max<int64_t>(hlo::byte_width(shape.type), 1);
+    moved += static_cast<double>(bytes * shape.element_count());
+    if (shape.element_count() < elements / 2) return;
     widest = std::max(widest, bytes);
     if (read) bytes_read += bytes;
   };
@@ -103,7 +134,15 @@ AccessWidth choose_access_width(const Fusion& fusion, int64_t elements, bool tak
   if (!root.is_tuple()) consider(root, false);
   for (const hlo::Shape& one : root.elements) consider(one, false);
   AccessWidth width;
+  // What a thread does one element after the other is no longer than the kernel as a whole: than what it moves takes,
+  // or than twice as many threads as issue an operation in each cycle, since they wait for what they read, too.
+  const Rates& rates = fusion.target.rates;
+  const double in_turn = operations_in_turn(fusion) * rates.dependent_operation;
+  const double busy_threads = rates.dependent_operation * rates.scalar_rate;
   const auto fills = [&](int64_t elements_per_thread) {
+    const auto of_thread = static_cast<double>(elements_per_thread);
+    const bool is_long = of_thread * in_turn > moved / rates.memory_bandwidth;
+    if (is_long && static_cast<double>(elements) < of_thread * busy_threads) return false;
     return elements >= elements_per_thread * width.threads * fusion.target.multiprocessors * 2;
   };
   const int64_t most = std::max<int64_t>(16 / widest, 1);

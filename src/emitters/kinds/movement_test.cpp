@@ -212,10 +212,35 @@ ROOT n = bf16[6,112] negate(c)
   EmitOptions options;
   options.only = "loop";
   options.target.multiprocessors = 0;  // vectors although there is little to do
+  options.target.rates.scalar_rate = 0;
   const auto kernel = emit_fusion(**module, (*module)->entry, "fused", options);
   const std::string ptx = *kernel->text(Form::Ptx);
   EXPECT_NE(ptx.find("ld.global.v4"), std::string::npos) << ptx;
   EXPECT_EQ(ptx.find("ld.global.u16"), std::string::npos) << ptx;
+}
+
+/// A branch has elements of a thread follow each other: where each takes long, more threads have fewer.
+TEST(LoopEmitter, FewElementsOfAThreadWhereTheyFollowEachOther) {
+  const auto vector = [](int elements, int functions) {
+    std::string body = fmt::format(
+        "p = s8[{0}] parameter(0)\nlast = s8[1] slice(p), slice={{[0:1]}}\nrest = s8[{1}] slice(p), "
+        "slice={{[1:{0}]}}\n{2}rolled = s8[{0}] concatenate(rest, last), dimensions={{0}}\n",
+        elements, elements - 1, functions == 0 ? "ROOT " : "");
+    if (functions > 0) body += fmt::format("f0 = f32[{}] convert(rolled)\n", elements);
+    for (int i = 0; i < functions; ++i) body += fmt::format("f{} = f32[{}] sine(f{})\n", i + 1, elements, i);
+    if (functions > 0) body += fmt::format("ROOT r = s8[{}] convert(f{})\n", elements, functions);
+    const auto module = hlo::parse_module("HloModule m\nfused {\n" + body + "}\n");
+    EmitOptions options;
+    options.only = "loop";
+    const auto kernel = emit_fusion(**module, (*module)->entry, "fused", options);
+    for (const auto& [key, text] : kernel->decision().details) {
+      if (key == "vector") return text;
+    }
+    return std::string();
+  };
+  EXPECT_EQ(vector(600000, 0), "16");
+  EXPECT_EQ(vector(600000, 8), "4");
+  EXPECT_EQ(vector(6000000, 8), "16");
 }
 
 TEST(LoopEmitter, VectorsOfOddArrays) {

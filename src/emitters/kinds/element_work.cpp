@@ -1,4 +1,4 @@
-#include "emitters/fusion/element_work.h"
+#include "emitters/kinds/element_work.h"
 
 #include <optional>
 #include <vector>
