@@ -89,6 +89,14 @@ bool keeps_all_places(const Fusion& fusion, int64_t elements) {
   });
 }
 
+/// Whether elements come of terms that a loop of their own goes through (windows, convolutions, short sums): what it
+/// loads is one element at a time, however many results a thread has beside each other.
+bool goes_through_terms(const hlo::Computation& computation, int64_t elements) {
+  return std::ranges::any_of(computation.instructions, [&](const hlo::Instruction& it) {
+    return hlo::terms_of(computation, it) > 1 && indexing::elements_of(it.shape) * 2 >= static_cast<double>(elements);
+  });
+}
+
 /// Operations that an element of a result adds to what its thread does, where conditions are branches (padding, pieces
 /// of a concatenation): after one, the elements of a thread are computed one after the other. 0 without conditions,
 /// since all go side by side then.
@@ -145,7 +153,8 @@ AccessWidth choose_access_width(const Fusion& fusion, int64_t elements, bool tak
     if (is_long && static_cast<double>(elements) < of_thread * busy_threads) return false;
     return elements >= elements_per_thread * width.threads * fusion.target.multiprocessors * 2;
   };
-  const int64_t most = std::max<int64_t>(16 / widest, 1);
+  // Neighbouring threads then read neighbouring elements. Of a vector each load would be far from the neighbours' ones.
+  const int64_t most = goes_through_terms(computation, elements) ? 1 : std::max<int64_t>(16 / widest, 1);
   int64_t vector = 1;
   while (vector < most && fills(vector * 2)) vector *= 2;
   while (width.vector < vector && elements % (width.vector * 2) == 0) width.vector *= 2;

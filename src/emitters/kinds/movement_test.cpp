@@ -243,6 +243,25 @@ TEST(LoopEmitter, FewElementsOfAThreadWhereTheyFollowEachOther) {
   EXPECT_EQ(vector(6000000, 8), "16");
 }
 
+/// What an element is made of is loaded one by one: neighbouring threads have neighbouring elements.
+TEST(LoopEmitter, ElementsOfTermsAreNoVectors) {
+  const std::string sum = R"(
+    p = f32[8,30,64,64] parameter(0)
+    z = f32[] constant(0)
+    w = f32[8,30,64,64] reduce-window(p, z), window={size=1x3x1x1 pad=0_0x1_1x0_0x0_0}, to_apply=add
+    ROOT r = f32[8,30,64,64] add(w, p)
+)";
+  const auto module = hlo::parse_module(
+      "HloModule m\nadd {\na = f32[] parameter(0)\nb = f32[] parameter(1)\nROOT c = f32[] add(a, b)\n}\nfused {\n" +
+      sum + "}\n");
+  ASSERT_TRUE(module) << module.error().to_string();
+  EmitOptions options;
+  options.only = "loop";
+  const auto kernel = emit_fusion(**module, (*module)->entry, "fused", options);
+  ASSERT_TRUE(kernel) << kernel.error().to_string();
+  EXPECT_NE(to_string(kernel->decision()).find("vector           1\n"), std::string::npos);
+}
+
 TEST(LoopEmitter, VectorsOfOddArrays) {
   // Of odd numbers of elements, each with a rest of its own, and of one vector less than a block has.
   const std::string two = check(R"(
