@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cassert>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "indexing/constraints.h"
@@ -133,7 +134,9 @@ void simplify_expressions(IndexingMap& map) {
 
 }  // namespace
 
-IndexingMap simplify(const IndexingMap& map, UnusedVariables unused) {
+namespace {
+
+IndexingMap simplified(const IndexingMap& map, UnusedVariables unused) {
   IndexingMap result = map;
   for (int round = 0; round < kMaxRounds; ++round) {
     if (result.known_empty || empty_range(result)) return empty_map(map, unused);
@@ -145,6 +148,24 @@ IndexingMap simplify(const IndexingMap& map, UnusedVariables unused) {
     drop_unused(result, unused);
     if (result == before) break;
   }
+  return result;
+}
+
+struct MapHash {
+  size_t operator()(const IndexingMap& map) const { return map.hash(); }
+};
+
+}  // namespace
+
+IndexingMap simplify(const IndexingMap& map, UnusedVariables unused) {
+  // A fusion pass simplifies the same maps for each group that it rates.
+  constexpr size_t kMost = 4096;
+  thread_local std::array<std::unordered_map<IndexingMap, IndexingMap, MapHash>, 3> known_maps;
+  auto& known = known_maps[static_cast<size_t>(unused)];
+  if (const auto found = known.find(map); found != known.end()) return found->second;
+  IndexingMap result = simplified(map, unused);
+  if (known.size() >= kMost) known.clear();
+  known.emplace(map, result);
   return result;
 }
 

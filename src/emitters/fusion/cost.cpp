@@ -206,6 +206,7 @@ KernelWork kernel_work(const PricedKernel& kernel, const ComputedOnce& together)
     const PricedInstruction& it = *kernel.instructions[i];
     operations[i] = it.operations / share(i);
     work.operations += of_warps[i] * operations[i];
+    if (it.counted.opcode != Opcode::Parameter) work.computing += of_warps[i] * operations[i];
     work.repeated_code += std::max(copies[i] - 1, 0.0) * it.operations;
     if (it.counted.opcode != Opcode::Parameter || read[i] == 0) continue;
     // Of an array that is read in part only that part moves.
@@ -299,6 +300,7 @@ KernelTime time_of_work(const KernelWork& work, const Target& target) {
   // Of operations one an instruction, where the rate counts two of a multiply-add.
   const double idle = std::max(target.multiprocessors / work.blocks, 1.0);
   time.operations = work.operations / (rates.scalar_rate / 2e6) * idle;
+  time.computing = work.computing / (rates.scalar_rate / 2e6);
   time.thread = work.of_longest_thread * (rates.dependent_operation * 1e6);
   const bool refused = !work.repeated.empty() || work.serial || work.repeated_code > kMostRepeatedCode;
   time.all = refused ? std::numeric_limits<double>::infinity()

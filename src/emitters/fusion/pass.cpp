@@ -7,8 +7,10 @@
 #include <set>
 
 #include "emitters/elemental/known_functions.h"
+#include "emitters/fusion/gain_bound.h"
 #include "emitters/fusion/group.h"
 #include "emitters/fusion/group_kernels.h"
+#include "emitters/fusion/group_order.h"
 #include "emitters/fusion/group_pair.h"
 #include "emitters/fusion/instruction_roles.h"
 #include "emitters/fusion/part_builder.h"
@@ -39,6 +41,7 @@ class Fuser {
       : module_(module),
         computation_(module.entry_computation()),
         ratings_(ratings),
+        bound_(computation_, ratings),
         parameters_(parameters),
         work_(work),
         most_instructions_(most_instructions),
@@ -62,7 +65,7 @@ class Fuser {
       add_pairs_with(best.consumer);
     }
     std::vector<ProgramPart> parts;
-    for (const int number : order()) {
+    for (const int number : last_order()) {
       parts.push_back(part(groups_[static_cast<size_t>(number)]));
       parts.back().microseconds = times_[static_cast<size_t>(number)].all;
     }
@@ -211,13 +214,14 @@ class Fuser {
       inputs_.push_back(inputs_of(group));
     }
     const std::vector<int> long_ones = long_reductions(computation_);
-    for (const Group& group : groups_) reductions_.push_back(long_ones[static_cast<size_t>(*group.begin())]);
+    const std::vector<unsigned> traits = instruction_traits(computation_);
+    for (const Group& group : groups_) {
+      reductions_.push_back(long_ones[static_cast<size_t>(*group.begin())]);
+      traits_.push_back(traits[static_cast<size_t>(*group.begin())]);
+    }
     versions_.assign(groups_.size(), 0);
     visited_.assign(groups_.size(), 0);
-    for (size_t i = 0; i < groups_.size(); ++i) {
-      sequence_.push_back(static_cast<int>(i));
-      places_.push_back(i);
-    }
+    order_ = GroupOrder(groups_.size());
   }
 
   int version(int group) const { return versions_[static_cast<size_t>(group)]; }
@@ -277,15 +281,15 @@ class Fuser {
 
   /// Whether `from` is needed, directly or not, by another producer of `to` than itself: then joining makes a cycle.
   bool has_detour(int from, int to) const {
-    const size_t first = places_[static_cast<size_t>(from)];
-    if (first > places_[static_cast<size_t>(to)]) return false;
+    const size_t first = order_.place(from);
+    if (first > order_.place(to)) return false;
     std::vector<int> stack;
     ++visit_;
     // Groups stand behind those that they read: what stands before `from` does not need it.
     const auto add = [&](int group, bool direct) {
       if (group == from) return !direct;
       int& visited = visited_[static_cast<size_t>(group)];
-      if (places_[static_cast<size_t>(group)] > first && visited != visit_) stack.push_back(group);
+      if (order_.place(group) > first && visited != visit_) stack.push_back(group);
       visited = visit_;
       return false;
     };
@@ -390,10 +394,11 @@ class Fuser {
     return distinct(std::move(found));
   }
 
-  /// With this group as the consumer, or the second of two readers.
+  /// With this group as the consumer, or the second of two readers. Pairs are rated in their turn; most never are,
+  /// since one of their groups has been joined with another one by then.
   void add_pairs_of(int consumer) {
     const std::vector<int> from = producers(consumer);
-    for (const int producer : from) add_pair(producer, consumer, false, gain_of(producer, consumer));
+    for (const int producer : from) add_pair(producer, consumer, false, most_gain_of(producer, consumer), false);
     for (const int sibling : siblings(consumer)) {
       if (sibling < consumer && !std::binary_search(from.begin(), from.end(), sibling)) add_siblings(sibling, consumer);
     }
@@ -402,14 +407,15 @@ class Fuser {
   /// With it as the producer, or the first of two readers.
   void add_pairs_with(int group) {
     const std::vector<int> to = consumers(group);
-    for (const int consumer : to) add_pair(group, consumer, false, gain_of(group, consumer));
+    for (const int consumer : to) add_pair(group, consumer, false, most_gain_of(group, consumer), false);
     for (const int sibling : siblings(group)) {
       if (sibling > group && !std::binary_search(to.begin(), to.end(), sibling)) add_siblings(group, sibling);
     }
   }
 
-  /// To be rated in its turn: of an array with many readers most pairs never are.
-  void add_siblings(int first, int second) { add_pair(first, second, true, most_gain_of(first, second), false); }
+  void add_siblings(int first, int second) {
+    add_pair(first, second, true, bound_.of_readers(bounded(first), bounded(second)), false);
+  }
 
   void add_pair(int producer, int consumer, bool of_one_array, double gain, bool rated = true) {
     // In large modules pairs that save the same, but for rounding, grow evenly: each instruction is then rated a few
@@ -426,25 +432,39 @@ class Fuser {
     pairs_.push(pair);
   }
 
-  /// What two groups, neither of which reads the other, can save at most: a launch, and the time of arrays that both
-  /// read. All else that one of them does it also does beside the other; reading such an array is work, too, which the
-  /// two may share.
-  double most_gain_of(int first, int second) const {
-    constexpr double kRounding = 1e-9;
-    const KernelTime& a = times_[static_cast<size_t>(first)];
-    const KernelTime& b = times_[static_cast<size_t>(second)];
-    const std::vector<ArrayValue>& inputs = inputs_[static_cast<size_t>(first)];
-    const std::vector<ArrayValue>& others = inputs_[static_cast<size_t>(second)];
-    std::vector<ArrayValue> shared;
-    std::set_intersection(inputs.begin(), inputs.end(), others.begin(), others.end(), std::back_inserter(shared));
-    double bytes = 0;
-    for (const ArrayValue& value : shared) {
-      const hlo::Shape& shape = hlo::leaf_of(computation_[value.instruction].shape, value.element);
-      bytes += static_cast<double>(shape.element_count()) * hlo::byte_width(shape.type);
+  BoundedGroup bounded(int group) const {
+    const auto i = static_cast<size_t>(group);
+    return {times_[i], inputs_[i], traits_[i]};
+  }
+
+  /// What a producer and a consumer can save at most.
+  double most_gain_of(int producer, int consumer) const {
+    if (reduces_apart(producer, consumer)) return 0;
+    const BoundedGroup from = bounded(producer), to = bounded(consumer);
+    const auto updates = [&](int group) {
+      const Group& of = groups_[static_cast<size_t>(group)];
+      return std::any_of(of.begin(), of.end(), [&](InstructionId id) { return overwritten_by(id).has_value(); });
+    };
+    // Joined, they may update an array in place that one of them writes as a whole.
+    if (parameters_ != Parameters::Kept && (updates(producer) || updates(consumer)))
+      return bound_.of_launch(from.time, to.time);
+    std::vector<ArrayValue> passed, gone;
+    for (const ArrayValue& value : to.inputs) {
+      if (group_of_[static_cast<size_t>(value.instruction)] != producer) continue;
+      passed.push_back(value);
+      if (!is_needed_beside(value, producer, consumer)) gone.push_back(value);
     }
-    const double least = std::max({a.all_memory + b.all_memory - ratings_.microseconds_of(bytes), a.cache, b.cache,
-                                   a.operations, b.operations, a.thread, b.thread});
-    return (a.all + b.all) * (1 + kRounding) - (a.launch + least);
+    return bound_.of_pair(from, to, passed, gone);
+  }
+
+  /// Whether an array is a result, or others than these groups read it.
+  bool is_needed_beside(const ArrayValue& value, int one, int other) const {
+    const auto& users = users_[static_cast<size_t>(value.instruction)];
+    const bool is_read = std::any_of(users.begin(), users.end(), [&](const auto& use) {
+      const int reader = group_of_[static_cast<size_t>(use.second)];
+      return use.first == value && reader != one && reader != other;
+    });
+    return is_read || std::find(results_.begin(), results_.end(), value) != results_.end();
   }
 
   /// Whether two groups have long reductions that no emitter computes together: the time of both as one kernel is
@@ -470,7 +490,7 @@ class Fuser {
   }
 
   void join(int producer, int consumer) {
-    place_joined(producer, consumer);
+    order_.join(producer, consumer, [&](int group) { return producers(group); });
     Group& from = groups_[static_cast<size_t>(producer)];
     Group& to = groups_[static_cast<size_t>(consumer)];
     for (const InstructionId id : from) group_of_[static_cast<size_t>(id)] = consumer;
@@ -479,6 +499,7 @@ class Fuser {
     times_[static_cast<size_t>(consumer)] = time_of(to);
     inputs_[static_cast<size_t>(consumer)] = inputs_of(to);
     inputs_[static_cast<size_t>(producer)].clear();
+    traits_[static_cast<size_t>(consumer)] |= traits_[static_cast<size_t>(producer)];
     int& reduction = reductions_[static_cast<size_t>(consumer)];
     const int other = reductions_[static_cast<size_t>(producer)];
     if (other == kOtherReduction || reduction == kNoReduction) reduction = other;
@@ -487,36 +508,8 @@ class Fuser {
     ++versions_[static_cast<size_t>(consumer)];
   }
 
-  /// Keeps groups behind those that they read: what the later of the two needs goes before the joined group, all else
-  /// that stands between them behind it.
-  void place_joined(int producer, int consumer) {
-    size_t first = places_[static_cast<size_t>(producer)];
-    size_t last = places_[static_cast<size_t>(consumer)];
-    if (first > last) std::swap(first, last);
-    std::set<int> needed;
-    std::vector<int> stack{sequence_[last]};
-    while (!stack.empty()) {
-      const int group = stack.back();
-      stack.pop_back();
-      for (const int from : producers(group)) {
-        if (places_[static_cast<size_t>(from)] > first && needed.insert(from).second) stack.push_back(from);
-      }
-    }
-    std::vector<int> before, behind;
-    for (size_t i = first + 1; i < last; ++i) (needed.contains(sequence_[i]) ? before : behind).push_back(sequence_[i]);
-    size_t next = first;
-    const auto put = [&](int group) {
-      sequence_[next] = group;
-      places_[static_cast<size_t>(group)] = next++;
-    };
-    for (const int group : before) put(group);
-    put(producer);  // has no instructions any more
-    put(consumer);
-    for (const int group : behind) put(group);
-  }
-
   /// Groups after those whose results they read.
-  std::vector<int> order() const {
+  std::vector<int> last_order() const {
     std::vector<int> result;
     std::vector<bool> done(groups_.size(), false);
     std::vector<std::pair<int, std::vector<int>>> stack;  // a group and the producers that are left
@@ -545,6 +538,7 @@ class Fuser {
   const hlo::Module& module_;
   const Computation& computation_;
   Ratings& ratings_;
+  const GainBound bound_;
   const Parameters parameters_;
   FusionWork& work_;
   const size_t most_instructions_;
@@ -561,10 +555,10 @@ class Fuser {
   std::vector<KernelTime> times_;
   std::vector<std::vector<ArrayValue>> inputs_;  ///< of each group
   std::vector<int> reductions_;                  ///< of each group: one of its long_reductions
+  std::vector<unsigned> traits_;                 ///< of each group
   std::vector<int> versions_;                    ///< how often a group has changed
   std::priority_queue<GroupPair> pairs_;         ///< that save time, with the versions that they were rated at
-  std::vector<int> sequence_;                    ///< all groups, each behind those that it reads
-  std::vector<size_t> places_;                   ///< of each group in it
+  GroupOrder order_;
   mutable int mark_ = 0, visit_ = 0;
   mutable std::vector<int> marks_;    ///< of each instruction: the last mark of a group that has it
   mutable std::vector<int> visited_;  ///< of each group: the last visit of has_detour

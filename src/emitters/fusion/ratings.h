@@ -23,6 +23,7 @@ struct KernelTime {
   double all_memory = 0;  ///< the same bytes at memory's full rate
   double cache = 0;       ///< bytes that caches serve
   double operations = 0;  ///< of all threads
+  double computing = 0;   ///< operations but loads, of all multiprocessors
   double thread = 0;      ///< the longest one
 };
 
@@ -41,6 +42,9 @@ class Ratings {
 
   /// Of so many bytes that all blocks of a GPU read or write.
   double microseconds_of(double bytes) const { return bytes / (target_.rates.memory_bandwidth / 1e6); }
+
+  /// Of the launch of a kernel that nothing has to be prepared for.
+  double launch() const { return 1e6 * target_.kernel_seconds(); }
 
   /// A number for an instruction and all that it calls, but for its operands: equal where hlo::structure_key is.
   int64_t kind_of(const hlo::Module& module, const hlo::Instruction& instruction);

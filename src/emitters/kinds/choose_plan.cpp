@@ -71,7 +71,8 @@ Result<void> check_scatters(const Fusion& fusion, const Kind& kind) {
   return {};
 }
 
-/// No kernel computes long reductions again for each of their readers.
+/// No kernel computes long reductions again for each of their readers. Where a plan is only priced, its price says so
+/// (kernel_work).
 Result<void> check_repeats(const Fusion& fusion, const Decision& decision) {
   const hlo::Computation& computation = fusion.computation();
   const auto is_long = [&](const hlo::Instruction& it) { return indexing::is_long_reduction(computation, it); };
@@ -112,7 +113,7 @@ Result<Plan> choose_plan(const Fusion& fusion, const std::string& only) {
     Result<Plan> plan = check_scatters(fusion, kind).and_then([&] {
       return (only.empty() || !kind.if_asked_for ? kind.planner : kind.if_asked_for)(fusion);
     });
-    if (plan) {
+    if (plan && fusion.explained) {
       if (auto once = check_repeats(fusion, plan->decision); !once) plan = tl::unexpected(once.error());
     }
     if (plan) {

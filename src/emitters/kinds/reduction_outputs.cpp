@@ -105,16 +105,16 @@ class HeroReads {
   Result<const std::vector<Lead>*> leads_of(int reader, InstructionId id) {
     const auto known = leads_.find(id);
     if (known != leads_.end()) return &known->second;
-    STRATA_TRY(std::vector<indexing::Read> reads, indexing::operand_reads(module_, id_, id));
+    STRATA_TRY(const indexing::SharedReads reads, indexing::shared_operand_reads(module_, id_, id));
     std::vector<Lead> found;
-    for (indexing::Read& one : reads) {
+    for (const indexing::Read& one : *reads) {
       InstructionId operand = computation_[id].operands[static_cast<size_t>(one.operand)];
       int element = one.tuple_element;
       while (computation_[operand].opcode == Opcode::Tuple) {
         operand = computation_[operand].operands[static_cast<size_t>(element)];
         element = 0;
       }
-      if (one.unknown || leads(reader, operand)) found.push_back({operand, one.unknown, std::move(one.maps)});
+      if (one.unknown || leads(reader, operand)) found.push_back({operand, one.unknown, one.maps});
     }
     return &leads_.emplace(id, std::move(found)).first->second;
   }

@@ -115,9 +115,9 @@ CountedInstruction counted_instruction(const hlo::Module& module, hlo::Computati
     for (const int64_t d : it.as<hlo::DotAttributes>().lhs_batch) counted.batches *= static_cast<double>(lhs.dim(d));
   }
   if (it.opcode == Opcode::Tuple || it.operands.empty()) return counted;
-  const auto reads = operand_reads(module, computation, instruction);
+  const Result<SharedReads> reads = shared_operand_reads(module, computation, instruction);
   if (!reads) return counted;
-  for (const Read& read : *reads) counted.reads.push_back(counted_read(from, it, read));
+  for (const Read& read : **reads) counted.reads.push_back(counted_read(from, it, read));
   return counted;
 }
 

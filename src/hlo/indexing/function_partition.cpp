@@ -185,8 +185,8 @@ class Partition {
     const hlo::Instruction& it = computation_[id];
     const auto i = static_cast<size_t>(id);
     STRATA_TRY(const hlo::Shape shape, shape_of(id));
-    STRATA_TRY(const std::vector<Read> reads, operand_reads(module_, id_, id));
-    for (const Read& read : reads) {
+    STRATA_TRY(const SharedReads reads, shared_operand_reads(module_, id_, id));
+    for (const Read& read : *reads) {
       const auto [operand, element] = holder(it.operands[static_cast<size_t>(read.operand)], read.tuple_element);
       if (operand_at_hand(operand)) continue;
       Use use{result_.function_of[i], regions_[i], read.unknown || read.maps.size() > 1, {}};

@@ -228,15 +228,15 @@ class KnownReads {
     return key;
   }
 
-  const std::vector<Read>* find(const std::vector<int64_t>& key) const {
+  SharedReads find(const std::vector<int64_t>& key) const {
     const auto known = reads_.find(key);
-    return known == reads_.end() ? nullptr : &known->second;
+    return known == reads_.end() ? nullptr : known->second;
   }
 
-  void add(std::vector<int64_t> key, const std::vector<Read>& reads) {
+  void add(std::vector<int64_t> key, SharedReads reads) {
     constexpr size_t kMost = 4096;
     if (reads_.size() >= kMost) reads_.clear();
-    reads_.emplace(std::move(key), reads);
+    reads_.emplace(std::move(key), std::move(reads));
   }
 
  private:
@@ -255,22 +255,29 @@ class KnownReads {
   struct KeyHash {
     size_t operator()(const std::vector<int64_t>& key) const { return Hasher().add_all(key).value(); }
   };
-  std::unordered_map<std::vector<int64_t>, std::vector<Read>, KeyHash> reads_;
+  std::unordered_map<std::vector<int64_t>, SharedReads, KeyHash> reads_;
 };
 
 }  // namespace
 
-Result<std::vector<Read>> operand_reads(const hlo::Module& module, hlo::ComputationId computation,
-                                        hlo::InstructionId instruction, int tuple_element) {
+Result<SharedReads> shared_operand_reads(const hlo::Module& module, hlo::ComputationId computation,
+                                         hlo::InstructionId instruction, int tuple_element) {
   thread_local KnownReads known_reads;
   auto key = KnownReads::key_of(module[computation], module[computation][instruction], tuple_element);
   if (key) {
-    if (const std::vector<Read>* known = known_reads.find(*key)) return *known;
+    if (SharedReads known = known_reads.find(*key)) return known;
   }
   CalledReads called;
   STRATA_TRY(std::vector<Read> reads, reads_at(module, computation, instruction, tuple_element, called));
-  if (key) known_reads.add(*std::move(key), reads);
-  return reads;
+  auto shared = std::make_shared<const std::vector<Read>>(std::move(reads));
+  if (key) known_reads.add(*std::move(key), shared);
+  return shared;
+}
+
+Result<std::vector<Read>> operand_reads(const hlo::Module& module, hlo::ComputationId computation,
+                                        hlo::InstructionId instruction, int tuple_element) {
+  STRATA_TRY(const SharedReads reads, shared_operand_reads(module, computation, instruction, tuple_element));
+  return *reads;
 }
 
 namespace {

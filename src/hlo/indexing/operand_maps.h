@@ -1,6 +1,9 @@
 // Which elements of its operands each element of an HLO instruction is computed from, and the reverse.
 #pragma once
 
+#include <memory>
+#include <vector>
+
 #include "hlo/hlo.h"
 #include "indexing/indexing_map.h"
 
@@ -31,6 +34,11 @@ int64_t instruction_key(hlo::ComputationId computation, hlo::InstructionId instr
 /// reads by runtime variables has more than one caller, so that the variables would have more than one meaning.
 Result<std::vector<Read>> operand_reads(const hlo::Module& module, hlo::ComputationId computation,
                                         hlo::InstructionId instruction, int tuple_element = 0);
+
+/// The same without a copy, where instructions of one form share it.
+using SharedReads = std::shared_ptr<const std::vector<Read>>;
+Result<SharedReads> shared_operand_reads(const hlo::Module& module, hlo::ComputationId computation,
+                                         hlo::InstructionId instruction, int tuple_element = 0);
 
 /// The reverse: the elements of that element of the result that read an element of operand `operand`, for each of the
 /// maps of operand_reads, over the operand's indices. Runtime variables are written over the result's indices.
