@@ -99,8 +99,8 @@ struct WindowAttributes {
   std::vector<WindowDimension> window;
 };
 
-/// How far operands may be rounded before they are multiplied.
-enum class DotPrecision : uint8_t {
+/// How far operands of a dot or a convolution may be rounded before they are multiplied.
+enum class OperandPrecision : uint8_t {
   Default,  ///< the module does not say
   Exact,    ///< not at all: operand_precision of high or highest, or an algorithm of another kind than the following
   Tf32,     ///< to the 11 significant bits of TF32: algorithm=dot_tf32_tf32_f32
@@ -109,24 +109,27 @@ enum class DotPrecision : uint8_t {
 };
 
 /// The algorithm that asks for a precision, in HLO's text; empty where none does.
-constexpr std::string_view algorithm_of(DotPrecision precision) {
+constexpr std::string_view algorithm_of(OperandPrecision precision) {
   switch (precision) {
-    case DotPrecision::Tf32:
+    case OperandPrecision::Tf32:
       return "dot_tf32_tf32_f32";
-    case DotPrecision::Bf16:
+    case OperandPrecision::Bf16:
       return "dot_bf16_bf16_f32";
-    case DotPrecision::F16:
+    case OperandPrecision::F16:
       return "dot_f16_f16_f32";
-    case DotPrecision::Default:
-    case DotPrecision::Exact:
+    case OperandPrecision::Default:
+    case OperandPrecision::Exact:
       break;
   }
   return "";
 }
 
+/// Whether operands of f32 may be rounded to TF32: it has as many bits as f16, and more than bf16.
+constexpr bool allows_tf32(OperandPrecision precision) { return !algorithm_of(precision).empty(); }
+
 struct DotAttributes {
   std::vector<int64_t> lhs_batch, rhs_batch, lhs_contracting, rhs_contracting;
-  DotPrecision precision = DotPrecision::Default;
+  OperandPrecision precision = OperandPrecision::Default;
 };
 
 /// window and the three lists of spatial dimensions have one entry a spatial dimension, in the same order.
@@ -136,6 +139,7 @@ struct ConvolutionAttributes {
           output_feature = 0;
   std::vector<int64_t> input_spatial, kernel_spatial, output_spatial;
   int64_t feature_group_count = 1, batch_group_count = 1;
+  OperandPrecision precision = OperandPrecision::Default;
 };
 
 struct SortAttributes {

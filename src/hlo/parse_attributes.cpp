@@ -324,16 +324,16 @@ class AttributeParser : private AttributeValues {
   }
 
   /// An algorithm says more than precisions of operands; of these the highest counts.
-  DotPrecision precision() {
+  OperandPrecision precision() {
     const Entry* algorithm = list_.take("algorithm");
     const Entry* operands = list_.take("operand_precision");
     if (algorithm != nullptr && algorithm->value != "dot_any_f8_any_f8_f32") {
-      for (const DotPrecision one : {DotPrecision::Tf32, DotPrecision::Bf16, DotPrecision::F16})
+      for (const OperandPrecision one : {OperandPrecision::Tf32, OperandPrecision::Bf16, OperandPrecision::F16})
         if (algorithm->value == algorithm_of(one)) return one;
-      return DotPrecision::Exact;
+      return OperandPrecision::Exact;
     }
     const bool high = operands != nullptr && operands->value.find("high") != std::string::npos;
-    return high ? DotPrecision::Exact : DotPrecision::Default;
+    return high ? OperandPrecision::Exact : OperandPrecision::Default;
   }
 
   Result<Attributes> convolution() {
@@ -346,6 +346,7 @@ class AttributeParser : private AttributeValues {
     STRATA_TRY(result.window, window(static_cast<int64_t>(result.input_spatial.size())));
     STRATA_TRY(result.feature_group_count, integer("feature_group_count", 1));
     STRATA_TRY(result.batch_group_count, integer("batch_group_count", 1));
+    result.precision = precision();
     return result;
   }
 

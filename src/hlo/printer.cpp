@@ -85,6 +85,12 @@ std::string labels(size_t rank, std::vector<std::pair<char, int64_t>> letters, c
   return text;
 }
 
+std::string precision_text(OperandPrecision precision) {
+  if (precision == OperandPrecision::Exact) return ", operand_precision={highest,highest}";
+  const std::string_view algorithm = algorithm_of(precision);
+  return algorithm.empty() ? "" : fmt::format(", algorithm={}", algorithm);
+}
+
 struct AttributePrinter {
   const Module& module;
   const Instruction& instruction;
@@ -154,10 +160,7 @@ struct AttributePrinter {
     add("lhs_contracting_dims", a.lhs_contracting);
     add("rhs_batch_dims", a.rhs_batch);
     add("rhs_contracting_dims", a.rhs_contracting);
-    if (a.precision == DotPrecision::Exact) text += ", operand_precision={highest,highest}";
-    if (const auto algorithm = algorithm_of(a.precision); !algorithm.empty())
-      text += fmt::format(", algorithm={}", algorithm);
-    return text;
+    return text + precision_text(a.precision);
   }
   std::string operator()(const ConvolutionAttributes& a) const {
     const size_t rank = a.input_spatial.size() + 2;
@@ -168,7 +171,7 @@ struct AttributePrinter {
                         labels(rank, {{'b', a.output_batch}, {'f', a.output_feature}}, a.output_spatial));
     if (a.feature_group_count != 1) text += fmt::format(", feature_group_count={}", a.feature_group_count);
     if (a.batch_group_count != 1) text += fmt::format(", batch_group_count={}", a.batch_group_count);
-    return text;
+    return text + precision_text(a.precision);
   }
   std::string operator()(const SortAttributes& a) const {
     return fmt::format(", dimensions={{{}}}{}", a.dimension, a.is_stable ? ", is_stable=true" : "");

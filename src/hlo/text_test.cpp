@@ -254,6 +254,10 @@ ENTRY main {
   o = f32[3,3,2,6] broadcast(s), dimensions={}
   k = f32[2,3,4,6] convolution(n, o), window={size=3x3 stride=2x2 pad=1_1x0_2 lhs_dilate=1x2 rhs_reversal=0x1},
     dim_labels=b01f_01io->b01f, feature_group_count=2
+  k1 = f32[2,3,2,6] convolution(n, o), window={size=3x3}, dim_labels=b01f_01io->b01f, feature_group_count=2,
+    operand_precision={highest,highest}
+  k2 = f32[2,3,2,6] convolution(n, o), window={size=3x3}, dim_labels=b01f_01io->b01f, feature_group_count=2,
+    algorithm=dot_tf32_tf32_f32
   l = f32[4,6] reduce-precision(x), exponent_bits=5, mantissa_bits=10
   q = f32[3] custom-call(x), custom_call_target="@target", called_computations={%branch, %plus}, backend_config="a\"}"
   t = f32[4,6] all-reduce(x), replica_groups={{0,1},{2,3}}, to_apply=plus, channel_id=1
@@ -271,6 +275,30 @@ less2 {
   ROOT r = pred[] compare(a, b), direction=GT
 }
 )");
+}
+
+TEST(HloText, ReadsHowFarOperandsMayBeRounded) {
+  using enum OperandPrecision;
+  for (const auto& [more, precision] : std::initializer_list<std::pair<std::string, OperandPrecision>>{
+           {"", Default},
+           {", operand_precision={default,default}", Default},
+           {", operand_precision={high,default}", Exact},
+           {", operand_precision={highest,highest}", Exact},
+           {", algorithm=dot_f32_f32_f32", Exact},
+           {", operand_precision={highest,highest}, algorithm=dot_tf32_tf32_f32", Tf32},
+           {", algorithm=dot_bf16_bf16_f32", Bf16},
+           {", algorithm=dot_f16_f16_f32", F16}}) {
+    const auto module =
+        parse_module(module_of("  n = f32[2,2] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={1}" + more +
+                               "\n  ROOT c = f32[3,2] convolution(x, n), dim_labels=fb_oi->bf" + more));
+    ASSERT_TRUE(module) << module.error().to_string();
+    const Computation& entry = (*module)->entry_computation();
+    const Instruction &convolution = entry.root_instruction(), &dot = entry[convolution.operands[1]];
+    EXPECT_EQ(dot.as<DotAttributes>().precision, precision) << more;
+    EXPECT_EQ(convolution.as<ConvolutionAttributes>().precision, precision) << more;
+    EXPECT_EQ(print(**parse_module(print(**module))), print(**module)) << more;
+    EXPECT_EQ(allows_tf32(precision), precision == Tf32 || precision == Bf16 || precision == F16);
+  }
 }
 
 TEST(HloText, KnowsItsOwnFiles) {

@@ -121,7 +121,7 @@ class PreparedConvolution final : public PreparedWork {
       heuristic.set(Cudnn::kHeuristicGraph, graph).set(Cudnn::kHeuristicMode, Cudnn::kHeuristicModeType, mode);
       if (heuristic.finalize().status() != 0) continue;  // it has nothing to propose
       for (const Descriptor& config : proposals(heuristic)) {
-        if (!is_exact(config)) continue;
+        if (!is_allowed(config)) continue;
         Descriptor plan(cudnn, Cudnn::kPlan);
         const Cudnn::Handle handle = library_.handle();
         plan.set(Cudnn::kPlanHandle, Cudnn::kHandleType, handle).set(Cudnn::kPlanConfig, config);
@@ -231,9 +231,9 @@ class PreparedConvolution final : public PreparedWork {
     return made;
   }
 
-  /// Whether operands are taken as they are and sums in float32. Winograd's larger tiles lose digits in any type;
-  /// tensor cores round float32 to TF32.
-  bool is_exact(const Descriptor& config) const {
+  /// Whether operands are taken as they are, or float32 as TF32 where that may be, and sums in float32. Winograd's
+  /// larger tiles lose digits in any type; tensor cores round float32 to TF32.
+  bool is_allowed(const Descriptor& config) const {
     const Cudnn& cudnn = library_.functions();
     const Descriptor engine(cudnn, Cudnn::kEngine);
     Cudnn::Descriptor place = engine.get();
@@ -246,7 +246,8 @@ class PreparedConvolution final : public PreparedWork {
     if (status != 0) return false;
     return std::none_of(notes.begin(), notes.begin() + found, [&](int note) {
       return note == Cudnn::kConvertsInputs || note == Cudnn::kReducedSums || note == Cudnn::kWinograd6 ||
-             note == Cudnn::kWinograd13 || (note == Cudnn::kTensorCores && convolution_.type == DType::F32);
+             note == Cudnn::kWinograd13 ||
+             (note == Cudnn::kTensorCores && convolution_.type == DType::F32 && !convolution_.tf32);
     });
   }
 
@@ -286,9 +287,9 @@ Sizes Convolution::result_shape() const {
 }
 
 std::string describe(const Convolution& c) {
-  return fmt::format("{}{} {} by {}{}{}{}{}{}{}, algorithm {}",
+  return fmt::format("{}{}{} {} by {}{}{}{}{}{}{}, algorithm {}",
                      c.part == ConvolutionPart::Result ? "" : fmt::format("{} of ", name_of(c.part)), name_of(c.type),
-                     fmt::join(c.images_shape(), "×"), fmt::join(c.filters_shape(), "×"),
+                     c.tf32 ? " as tf32" : "", fmt::join(c.images_shape(), "×"), fmt::join(c.filters_shape(), "×"),
                      describe_each(c, "stride", &ConvolutionDimension::stride, 1),
                      describe_each(c, "padding", &ConvolutionDimension::padding, 0),
                      describe_each(c, "dilation", &ConvolutionDimension::dilation, 1),

@@ -46,9 +46,10 @@ struct Convolution {
   int64_t images = 1, channels = 1, filters = 1, groups = 1;
   std::vector<ConvolutionDimension> spatial{2, ConvolutionDimension{}};  ///< two (height, width) or three (depth first)
   bool channels_last = false;
+  bool tf32 = false;  ///< of f32: operands may be rounded to TF32, which has f32's exponents and 11 significant bits
   bool relu = false;  ///< max(0, Y) is stored; of the part Result
   ConvolutionPart part = ConvolutionPart::Result;
-  int64_t algorithm = 0;  ///< place among those of the library that compute it exactly, its best guess first
+  int64_t algorithm = 0;  ///< place among those of the library that round no more than this, its best guess first
 
   /// Shapes of the tensors, channels first.
   std::vector<int64_t> images_shape() const;

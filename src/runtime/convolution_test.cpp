@@ -170,6 +170,11 @@ TEST_F(ConvolutionTest, AlgorithmsAreCountedWithoutThoseThatRoundMore) {
   // Tensor cores take float32 for TF32.
   std::tie(c_.type, c_.algorithm) = std::tuple(DType::F32, 1);
   EXPECT_NEAR(time(), 9, 1e-3);
+  // Where float32 may be that, they are allowed, and those that round more are not.
+  c_.tf32 = true;
+  EXPECT_NEAR(time(), 7, 1e-3);
+  c_.algorithm = 3;
+  EXPECT_THAT(load_error(), HasSubstr("cuDNN has 3 algorithms for f32 as tf32 2×3×7×5 by 4×3×3×2, algorithm 3"));
   setenv("STRATA_FAKE_CUDNN", "", 1);
   c_.algorithm = 0;
   EXPECT_THAT(load_error(), HasSubstr("cuDNN has 0 algorithms"));

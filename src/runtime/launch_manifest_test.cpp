@@ -61,6 +61,18 @@ TEST(LaunchManifest, ProductsInTf32) {
   EXPECT_THAT(message(parse_launch_manifest(of_f16)), HasSubstr("TF32 has operands that are not f32"));
 }
 
+TEST(LaunchManifest, ConvolutionsInTf32) {
+  LaunchManifest made = manifest();
+  Convolution c = *made.steps[1].launch()->convolution();
+  EXPECT_THAT(*print(made), testing::Not(HasSubstr("tf32")));  // as manifests from before there was the flag
+  std::tie(c.type, c.tf32) = std::tuple(DType::F32, true);
+  made.steps[1].launch()->library = c;
+  EXPECT_EQ(parse_launch_manifest(*print(made))->steps[1].launch()->library, made.steps[1].launch()->library);
+  c.type = DType::BF16;
+  made.steps[1].launch()->library = c;
+  EXPECT_THAT(message(parse_launch_manifest(*print(made))), HasSubstr("TF32 has operands that are not f32"));
+}
+
 TEST(LaunchManifest, ConvolutionsWhoseDimensionsDiffer) {
   LaunchManifest made = manifest();
   Convolution c = *made.steps[1].launch()->convolution();

@@ -175,6 +175,8 @@ Result<Convolution> read_convolution(const Json& json) {
   STRATA_CHECK(read_dimensions(json, c));
   c.groups = json.value("groups", int64_t{1});
   c.channels_last = json.at("channels_last").get<bool>();
+  c.tf32 = json.value("tf32", false);
+  if (c.tf32 && c.type != DType::F32) return invalid("a convolution in TF32 has operands that are not f32");
   c.relu = json.at("relu").get<bool>();
   c.algorithm = json.at("algorithm").get<int64_t>();
   STRATA_TRY(c.part, parse_convolution_part(json.value("part", std::string("result"))));
@@ -214,6 +216,7 @@ OrderedJson convolution_json(const Convolution& c) {
   }
   if (c.groups != 1) json["groups"] = c.groups;
   json["channels_last"] = c.channels_last;
+  if (c.tf32) json["tf32"] = true;
   json["relu"] = c.relu;
   if (c.part != ConvolutionPart::Result) json["part"] = std::string(name_of(c.part));
   json["algorithm"] = c.algorithm;

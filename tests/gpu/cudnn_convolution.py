@@ -128,12 +128,12 @@ class Convolution:
             check(each.status, f"describing {name}")
         return graph
 
-    def is_exact(self, config):
+    def is_allowed(self, config):
         engine, notes = Descriptor(ENGINE), (ctypes.c_int * MOST_NOTES)()
         place = (ctypes.c_void_p * 1)(engine.pointer.value)
         found = config.get(300, DESCRIPTOR, place) and engine.get(1303, NOTE, notes)
         rounding = {CONVERTS_INPUTS, REDUCED_SUMS, WINOGRAD_6, WINOGRAD_13}
-        if self.convolution["type"] == "f32":
+        if self.convolution["type"] == "f32" and not self.convolution.get("tf32", False):
             rounding.add(TENSOR_CORES)
         return found is not None and not rounding & set(notes[:found])
 
@@ -146,7 +146,7 @@ class Convolution:
             configs = [Descriptor(ENGINE_CONFIG) for _ in range(MOST_ALGORITHMS)]
             places = (ctypes.c_void_p * MOST_ALGORITHMS)(*[c.pointer.value for c in configs])
             for config in configs[:heuristic.get(202, DESCRIPTOR, places) or 0]:
-                if not self.is_exact(config):
+                if not self.is_allowed(config):
                     continue
                 plan = Descriptor(PLAN).set(400, HANDLE, [self.library.handle.value]).set(401, DESCRIPTOR, [config])
                 size = (ctypes.c_int64 * 1)()

@@ -9,7 +9,7 @@ names the operator, its place in the user's code and the reason. Options: see `O
 
     rules            unary.py, elementwise.py, reductions.py, norms.py, shapes.py, products.py, pooling.py, indexing.py,
                      complexes.py, control_flow.py, bits.py, recurrent.py
-    what they use    hlo_builder.py (text of modules), lowering.py (broadcasting, types), types.py
+    what they use    hlo_builder.py (text of modules), lowering.py (broadcasting, types), types.py, precision.py
     the way there    decompositions.py, partition.py (what is compiled together), writer.py (part → text)
     time of searches search_time.py
     at run time      runtime.py

@@ -270,10 +270,12 @@ class HloBuilder:
         return self.op("dot", [x, y], dtype, shape, *attributes)
 
     def convolution(self, x: Value, w: Value, window: Window, labels: str, shape: Sequence[int], *,
-                    feature_groups: int = 1, batch_groups: int = 1) -> Value:
+                    feature_groups: int = 1, batch_groups: int = 1, tf32: bool = False) -> Value:
+        """`tf32`: operands may be rounded to its 11 significant bits."""
         return self.op("convolution", [x, w], x.dtype, shape, window.text(), f"dim_labels={labels}",
                        f"feature_group_count={feature_groups}" if feature_groups != 1 else "",
-                       f"batch_group_count={batch_groups}" if batch_groups != 1 else "")
+                       f"batch_group_count={batch_groups}" if batch_groups != 1 else "",
+                       "algorithm=dot_tf32_tf32_f32" if tf32 else "")
 
     # Instructions that call computations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .hlo_builder import COMPLEX, Value, Window
 from .lowering import Lowering
+from .precision import is_rounded, rounds_convolutions
 from .registry import Unsupported, lowers
 from .types import wide
 
@@ -64,11 +65,16 @@ def sizes_of(numbers, spatial: int) -> list[int]:
     return numbers * spatial if len(numbers) == 1 else numbers
 
 
+def _convolved(c: Lowering, x: Value, w: Value, window: Window, labels: str, shape, **groups: int) -> Value:
+    """As exactly as torch is set to now."""
+    return c.b.convolution(x, w, window, labels, shape, tf32=is_rounded(c.node) and rounds_convolutions(), **groups)
+
+
 def _forward(c: Lowering, x: Value, w: Value, stride, padding, dilation, groups: int) -> Value:
     n = x.rank - 2
     window = Window(w.shape[2:], stride, [(p, p) for p in padding], rhs_dilate=dilation)
     shape = (x.shape[0], w.shape[0], *window.results(x.shape[2:]))
-    return c.b.convolution(x, w, window, _labels("bf", "oi", "bf", n), shape, feature_groups=groups)
+    return _convolved(c, x, w, window, _labels("bf", "oi", "bf", n), shape, feature_groups=groups)
 
 
 def _transposed(c: Lowering, x: Value, w: Value, stride, padding, dilation, groups: int, spatial: tuple) -> Value:
@@ -87,7 +93,7 @@ def _transposed(c: Lowering, x: Value, w: Value, stride, padding, dilation, grou
         pad.append((low, spatial[i] + dilation[i] * (w.shape[2 + i] - 1) - spread - low))
     window = Window(w.shape[2:], None, pad, lhs_dilate=stride, rhs_dilate=dilation)
     shape = (x.shape[0], results, *spatial)
-    return c.b.convolution(x, w, window, _labels("bf", "oi", "bf", n), shape, feature_groups=groups)
+    return _convolved(c, x, w, window, _labels("bf", "oi", "bf", n), shape, feature_groups=groups)
 
 
 def _weight_gradient(c: Lowering, x: Value, grad: Value, shape: tuple, stride, padding, dilation, groups: int) -> Value:
@@ -98,7 +104,7 @@ def _weight_gradient(c: Lowering, x: Value, grad: Value, shape: tuple, stride, p
         span = dilation[i] * (shape[2 + i] - 1) + (grad.shape[2 + i] - 1) * stride[i] + 1
         pad.append((padding[i], span - x.shape[2 + i] - padding[i]))
     window = Window(grad.shape[2:], dilation, pad, rhs_dilate=stride)
-    return c.b.convolution(x, grad, window, _labels("fb", "io", "fb", n), shape, batch_groups=groups)
+    return _convolved(c, x, grad, window, _labels("fb", "io", "fb", n), shape, batch_groups=groups)
 
 
 def _empty(*values: Value) -> bool:

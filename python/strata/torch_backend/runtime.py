@@ -17,6 +17,7 @@ from .in_place import alias_text, arguments_written_over
 from .options import Options
 from .partition import Part, partition
 from .places import log, report_fallbacks, report_graph
+from .precision import has_rounded, rounds_convolutions
 from .search_time import SearchTime
 from .symbols import has_symbolic_sizes, is_run_time_number, numbers_as_arrays, with_sizes
 from .writer import Layout, ModuleText, is_tensor, read_constants_as_they_are, write_module
@@ -294,30 +295,34 @@ class GraphProgram:
     """A graph as a function of a list of arguments, which it empties. Graphs with symbolic sizes are compiled for
     each combination of sizes when it is met first, up to options.max_sizes: torch runs it for later ones, as a cache
     that grows by a row each step would be compiled at each step. Those whose numbers alone are symbols are compiled
-    once."""
+    once. A graph that torch's precision of convolutions matters to is compiled again where that was changed: Dynamo
+    does not look at it."""
 
     def __init__(self, gm: torch.fx.GraphModule, options: Options, name: str, search: SearchTime):
         self._gm, self._options, self._name, self._search = gm, options, name, search
         numbers_as_arrays(gm)
         read_constants_as_they_are(gm.graph)
         self._symbolic = has_symbolic_sizes(gm)
-        self._programs: dict[Any, Any] = {}
+        self._rounded = has_rounded(gm)
+        self._programs: dict[tuple[Any, bool], Program] = {}  # by sizes and by whether convolutions are rounded
         self._torch_runs: str | None = None  # why all of it does
         if not self._symbolic:
-            self._programs[None] = compile_graph(gm, search, name)
+            self._compile(None, [])
 
     def __call__(self, arguments: list[Any]) -> list[Any]:
-        key = None
+        sizes = None
         if self._symbolic:
-            key = tuple((tuple(a.shape), a.stride()) if is_tensor(a) else a for a in arguments)
+            sizes = tuple((tuple(a.shape), a.stride()) if is_tensor(a) else a for a in arguments)
+        key = (sizes, self._rounded and rounds_convolutions())
+        if key not in self._programs:
+            known = {sizes for sizes, _ in self._programs}
+            if self._torch_runs is None and sizes not in known and len(known) >= self._options.max_sizes:
+                self._leave_to_torch(
+                    f"it has met more than max_sizes = {self._options.max_sizes} combinations of sizes")
+            elif self._torch_runs is None or sizes in known:
+                self._compile(sizes, arguments)
             if key not in self._programs:
-                if self._torch_runs is None and len(self._programs) >= self._options.max_sizes:
-                    self._leave_to_torch(
-                        f"it has met more than max_sizes = {self._options.max_sizes} combinations of sizes")
-                elif self._torch_runs is None:
-                    self._compile(key, arguments)
-                if key not in self._programs:
-                    return self._run_in_torch(arguments)
+                return self._run_in_torch(arguments)
         return self._programs[key](arguments)
 
     def _leave_to_torch(self, reason: str) -> None:
@@ -330,10 +335,14 @@ class GraphProgram:
         with torch.no_grad():
             return list(self._gm(*given))
 
-    def _compile(self, key: Any, arguments: list[Any]) -> None:
-        try:
-            known = with_sizes(self._gm, arguments)
-        except Exception as reason:  # torch has many: what runs depends on elements of an array
-            said = str(reason).strip().splitlines() or [""]
-            return self._leave_to_torch(f"its sizes are not known before it runs ({said[0]})")
-        self._programs[key] = compile_graph(known, self._search, f"{self._name}_{len(self._programs)}")
+    def _compile(self, sizes: Any, arguments: list[Any]) -> None:
+        known = self._gm
+        if self._symbolic:
+            try:
+                known = with_sizes(self._gm, arguments)
+            except Exception as reason:  # torch has many: what runs depends on elements of an array
+                said = str(reason).strip().splitlines() or [""]
+                return self._leave_to_torch(f"its sizes are not known before it runs ({said[0]})")
+        name = f"{self._name}_{len(self._programs)}" if self._symbolic or self._programs else self._name
+        rounded = self._rounded and rounds_convolutions()
+        self._programs[sizes, rounded] = compile_graph(known, self._search, name)

@@ -249,6 +249,37 @@ TEST_F(LibraryCallsTest, RandomConvolutionsAgreeWithTheInterpreter) {
   EXPECT_GE(prepared, 3);
 }
 
+TEST_F(LibraryCallsTest, ConvolutionsMayBeRoundedWhereTheModuleSaysSo) {
+  // Forward in two dimensions and in one, with padding at one end; the gradients of filters and of images.
+  const std::array<const char*, 4> kinds{
+      "x = f32[4,32,16,16] parameter(0)\n w = f32[32,32,3,3] parameter(1)\n ROOT c = f32[4,32,16,16] "
+      "convolution(x, w), window={size=3x3 pad=1_1x1_1}, dim_labels=bf01_oi01->bf01",
+      "x = f32[4,32,100] parameter(0)\n w = f32[32,32,3] parameter(1)\n ROOT c = f32[4,32,100] "
+      "convolution(x, w), window={size=3 pad=2_0}, dim_labels=bf0_oi0->bf0",
+      "x = f32[4,32,16,16] parameter(0)\n w = f32[4,32,16,16] parameter(1)\n ROOT c = f32[32,32,3,3] "
+      "convolution(x, w), window={size=16x16 pad=1_1x1_1}, dim_labels=fb01_io01->fb01",
+      "x = f32[4,32,8,8] parameter(0)\n w = f32[32,32,2,2] parameter(1)\n ROOT c = f32[4,32,16,16] "
+      "convolution(x, w), window={size=2x2 pad=1_1x1_1 lhs_dilate=2x2 rhs_reversal=1x1}, dim_labels=bf01_io01->bf01"};
+  const std::array<const char*, 4> parts{"", "", "filters of ", "images of "};
+  for (size_t i = 0; i < kinds.size(); ++i) {
+    for (const auto& [more, rounded] : {std::pair("", false),
+                                        {", operand_precision={highest,highest}", false},
+                                        {", algorithm=dot_tf32_tf32_f32", true}}) {
+      const std::string text = fmt::format("ENTRY e {{\n {}{}\n}}", kinds[i], more);
+      EXPECT_EQ(checked(*parsed(text), 1), "") << text << explained_;
+      const std::string work = fmt::format("{}f32 {}", parts[i], rounded ? "as tf32 " : "");
+      EXPECT_NE(explained_.find("cuDNN            " + work + "4×32×"), std::string::npos) << text << explained_;
+    }
+  }
+  // Other types have nothing to round.
+  const std::string narrow =
+      "ENTRY e {\n x = bf16[4,32,16,16] parameter(0)\n w = bf16[32,32,3,3] parameter(1)\n ROOT c = "
+      "bf16[4,32,14,14] convolution(x, w), window={size=3x3}, dim_labels=bf01_oi01->bf01, "
+      "algorithm=dot_tf32_tf32_f32\n}";
+  EXPECT_EQ(checked(*parsed(narrow), 1), "");
+  EXPECT_NE(explained_.find("cuDNN            bf16 4×32×16×16"), std::string::npos) << explained_;
+}
+
 TEST_F(LibraryCallsTest, RandomModulesAgreeOnTheGpu) {
   for (uint64_t seed = 1; seed <= 40; ++seed) {
     hlo::RandomFusionOptions random;

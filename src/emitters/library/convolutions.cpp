@@ -48,16 +48,17 @@ class ConvolutionPlanner {
   Result<CallPlan> plan() {
     STRATA_CHECK(take_type());
     if (const std::optional<Convolution> gradient = gradient_of(attributes_, x_, w_, it_.shape)) {
-      const DType type = work_.type;
+      const auto [type, tf32] = std::pair(work_.type, work_.tf32);
       work_ = *gradient;
-      work_.type = type;
+      std::tie(work_.type, work_.tf32) = std::tie(type, tf32);
     } else {
       STRATA_CHECK(take_sizes());
     }
-    // What is copied is read and written; of 16 bits the library's kernels want channels last, and the library copies
-    // what lies otherwise by kernels of its own.
+    // What is copied is read and written; on tensor cores the library's kernels want channels last, and the library
+    // copies what lies otherwise by kernels of its own.
     std::optional<double> least;
-    for (const bool last : {work_.type != DType::F32, work_.type == DType::F32}) {
+    const bool on_tensor_cores = work_.type != DType::F32 || work_.tf32;
+    for (const bool last : {on_tensor_cores, !on_tensor_cores}) {
       CallPlan plan;
       Convolution work = work_;
       work.channels_last = last;
@@ -82,6 +83,7 @@ class ConvolutionPlanner {
     if (it_.shape.element_count() == 0 || x_.element_count() == 0 || w_.element_count() == 0)
       return unsupported("it has no elements");
     work_.type = *type;
+    work_.tf32 = *type == DType::F32 && hlo::allows_tf32(attributes_.precision);
     return {};
   }
 

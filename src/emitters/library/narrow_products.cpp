@@ -235,13 +235,13 @@ class Narrower : hlo::EntryRewriter {
       return Types{type, type, result == type ? type : ElementType::F32};
     }
     if (!hlo::is_float(lhs) || !hlo::is_float(rhs) || given > 32) return std::nullopt;
-    const hlo::DotPrecision precision = it.as<hlo::DotAttributes>().precision;
-    if (precision == hlo::DotPrecision::Bf16 || precision == hlo::DotPrecision::F16) {
-      const ElementType type = precision == hlo::DotPrecision::Bf16 ? ElementType::BF16 : ElementType::F16;
+    const hlo::OperandPrecision precision = it.as<hlo::DotAttributes>().precision;
+    if (precision == hlo::OperandPrecision::Bf16 || precision == hlo::OperandPrecision::F16) {
+      const ElementType type = precision == hlo::OperandPrecision::Bf16 ? ElementType::BF16 : ElementType::F16;
       return Types{type, type, result == type ? type : ElementType::F32};
     }
     const bool bf16_by_f32 = holds(ElementType::BF16, lhs) != holds(ElementType::BF16, rhs) && given == 32;
-    const bool tf32 = bf16_by_f32 && result == ElementType::F32 && precision == hlo::DotPrecision::Default;
+    const bool tf32 = bf16_by_f32 && result == ElementType::F32 && precision == hlo::OperandPrecision::Default;
     // Libraries multiply operands of one type.
     const bool mixed = from_.operand_shape(it, 0).type != from_.operand_shape(it, 1).type;
     if (!tf32 && !mixed) return std::nullopt;
@@ -270,7 +270,7 @@ class Narrower : hlo::EntryRewriter {
     auto a = it.as<hlo::DotAttributes>();
     const bool as_they_are =
         from_.operand_shape(it, 0).type == types.lhs && from_.operand_shape(it, 1).type == types.rhs;
-    if (types.tf32) a.precision = hlo::DotPrecision::Tf32;
+    if (types.tf32) a.precision = hlo::OperandPrecision::Tf32;
     if (types.tf32 && as_they_are) {
       return add(it.name, Opcode::Dot, it.shape,
                  {moved_[static_cast<size_t>(it.operands[0])], moved_[static_cast<size_t>(it.operands[1])]}, a);

@@ -15,8 +15,8 @@ namespace strata::emitters {
 ///   overflow then;
 /// - other integers of at most 8 bits whose sums stay within 2^24: operands bf16, result f32, which is exact;
 /// - floats whose operands all bf16 (or all f16) has, as f32 converted from it and f8 by bf16: operands of that type;
-/// - floats of which the module says that they may be rounded to bf16 or f16 (DotPrecision): operands of that type;
-/// - f32 by what is bf16 or converted from it, where the module asks for no precision (DotPrecision::Default): both
+/// - floats of which the module says that they may be rounded to bf16 or f16 (OperandPrecision): operands of that type;
+/// - f32 by what is bf16 or converted from it, where the module asks for no precision (OperandPrecision::Default): both
 ///   f32, and may be rounded to TF32. That changes the other operand by less than what rounding the first one to the 8
 ///   bits of bf16 changed, and the first one not at all;
 /// - other floats of two types, of 32 bits at most: operands and result f32.

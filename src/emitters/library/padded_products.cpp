@@ -143,7 +143,8 @@ class Filler : hlo::EntryRewriter {
     const Instruction& it = from_[id];
     if (it.opcode != Opcode::Dot || !it.shape.has_default_layout() || it.shape.element_count() == 0) return;
     const hlo::ElementType type = from_.operand_shape(it, 0).type;
-    const bool tf32 = type == hlo::ElementType::F32 && it.as<hlo::DotAttributes>().precision == hlo::DotPrecision::Tf32;
+    const bool tf32 =
+        type == hlo::ElementType::F32 && it.as<hlo::DotAttributes>().precision == hlo::OperandPrecision::Tf32;
     const bool on_tensor_cores = type == hlo::ElementType::BF16 || type == hlo::ElementType::F16 || tf32;
     if (!on_tensor_cores || from_.operand_shape(it, 1).type != type || from_.operand_shape(it, 0).element_count() == 0)
       return;

@@ -164,7 +164,7 @@ class ProductPlanner {
     if (!type || !stored || lhs_.type != rhs_.type)
       return unsupported("cuBLASLt is not asked for {} by {}", hlo::name(lhs_.type), hlo::name(rhs_.type));
     product_.type = *type;
-    product_.tf32 = *type == DType::F32 && attributes_.precision == hlo::DotPrecision::Tf32;
+    product_.tf32 = *type == DType::F32 && attributes_.precision == hlo::OperandPrecision::Tf32;
     if (*stored == *type) return {};
     const bool narrow = *type == DType::F16 || *type == DType::BF16;
     if (!narrow || *stored != DType::F32)

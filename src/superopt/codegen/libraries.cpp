@@ -351,9 +351,9 @@ double product_seconds(const MatrixProduct& p, const Target& target) {
   return target.rates.launch + work_seconds(on_tensor_cores, size, {p.batch, p.m, p.n, p.k}, bytes, slower, target);
 }
 
-/// As a product of the filters and what they cover. Of 16-bit types images, filters and results are stored with their
-/// channels last before and after it, by kernels of the library's own, except for filters of one element.
-double convolution_seconds(const Convolution& c, const Target& target) {
+/// As a product of the filters and what they cover. Kernels on tensor cores want images, filters and results with their
+/// channels last, but for filters of one element: kernels of the library's own store them so before and after it.
+double convolution_seconds(const Convolution& c, bool on_tensor_cores, const Target& target) {
   int64_t elements = c.images * c.channels, positions = c.images, terms = c.channels / c.groups;
   bool single = true;
   for (const ConvolutionDimension& each : c.spatial) {
@@ -368,11 +368,17 @@ double convolution_seconds(const Convolution& c, const Target& target) {
   const bool aligned = c.channels * size_of(c.type) % kAligned == 0 && c.filters * size_of(c.type) % kAligned == 0;
   const double work =
       (single ? 1 : kGathered) * (aligned ? 1 : kUnaligned) *
-      work_seconds(size_of(c.type) <= 2, size_of(c.type), {1, positions, c.filters, terms}, bytes, {}, target);
-  const bool reorders = size_of(c.type) == 2 && !c.channels_last && !single;
+      work_seconds(on_tensor_cores, size_of(c.type), {1, positions, c.filters, terms}, bytes, {}, target);
+  const bool reorders = on_tensor_cores && !c.channels_last && !single;
   return target.rates.launch + work +
          (reorders ? target.rates.library_reordering + 2 * moved / (kBandwidthShare * target.rates.memory_bandwidth)
                    : 0);
+}
+
+/// Where f32 may be TF32, it need not be: kernels that compute it exactly remain. Of groups nothing else was measured.
+double convolution_seconds(const Convolution& c, const Target& target) {
+  const double own = convolution_seconds(c, size_of(c.type) <= 2, target);
+  return c.tf32 && c.groups == 1 ? std::min(own, convolution_seconds(c, true, target)) : own;
 }
 
 /// Each dimension is a pass over both arrays, but those that one pass transforms together are not known.

@@ -366,6 +366,25 @@ TEST_F(LibrariesTest, TheModelGivesLargeProductsToTheLibrary) {
   EXPECT_NEAR(of_batch(true, 18, 211, 80, 1504), 19, 4);
 }
 
+TEST_F(LibrariesTest, ConvolutionsThatMayBeTf32TakeNoLonger) {
+  Convolution c;
+  std::tie(c.type, c.images, c.channels, c.filters) = std::tuple(DType::F32, 8, 64, 64);
+  c.spatial = {2, ConvolutionDimension{.size = 56, .filter = 3, .padding = 1}};
+  const auto gained = [&] {
+    c.tf32 = false;
+    const double exact = library_seconds(c, targets().back());
+    c.tf32 = true;
+    return exact / library_seconds(c, targets().back());
+  };
+  for (const bool last : {false, true}) {
+    c.channels_last = last;
+    c.groups = 1;
+    EXPECT_GT(gained(), 1.5);
+    c.groups = 64;
+    EXPECT_EQ(gained(), 1);  // a product of one term for each filter's element
+  }
+}
+
 TEST_F(LibrariesTest, SchedulesOfALibrary) {
   const GraphPtr graph = parse(
       "graph g {\n input A: f16[64, 1024]\n input V: f16[1024, 1024]\n input W: f16[1024, 1024]\n"

@@ -114,8 +114,10 @@ struct Emitted {
 };
 
 bool is_tf32(const emitters::ProgramStep& step) {
-  const auto* product = step.library ? std::get_if<MatrixProduct>(&step.library->work) : nullptr;
-  return product != nullptr && product->tf32;
+  if (!step.library) return false;
+  const auto* product = std::get_if<MatrixProduct>(&step.library->work);
+  const auto* convolution = std::get_if<Convolution>(&step.library->work);
+  return product != nullptr ? product->tf32 : convolution != nullptr && convolution->tf32;
 }
 
 double slack_of(const emitters::EmittedProgram& program, bool on_gpu) {
