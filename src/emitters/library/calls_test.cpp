@@ -254,7 +254,7 @@ TEST_F(LibraryCallsTest, ConvolutionsMayBeRoundedWhereTheModuleSaysSo) {
   const std::array<const char*, 4> kinds{
       "x = f32[4,32,16,16] parameter(0)\n w = f32[32,32,3,3] parameter(1)\n ROOT c = f32[4,32,16,16] "
       "convolution(x, w), window={size=3x3 pad=1_1x1_1}, dim_labels=bf01_oi01->bf01",
-      "x = f32[4,32,100] parameter(0)\n w = f32[32,32,3] parameter(1)\n ROOT c = f32[4,32,100] "
+      "x = f32[4,32,9000] parameter(0)\n w = f32[32,32,3] parameter(1)\n ROOT c = f32[4,32,9000] "
       "convolution(x, w), window={size=3 pad=2_0}, dim_labels=bf0_oi0->bf0",
       "x = f32[4,32,16,16] parameter(0)\n w = f32[4,32,16,16] parameter(1)\n ROOT c = f32[32,32,3,3] "
       "convolution(x, w), window={size=16x16 pad=1_1x1_1}, dim_labels=fb01_io01->fb01",
