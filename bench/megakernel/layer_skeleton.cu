@@ -116,7 +116,7 @@ __device__ void meet(int barrier) { asm volatile("bar.sync %0, %1;" ::"r"(barrie
 enum Activation { kQkv, kHidden, kAttention, kGated, kOut, kActivations };
 
 struct Arguments {
-  const unsigned char* weights;   // by layer, worker, product: stages in the order of consumption
+  const unsigned char* weights;   // by layer, product, stage in the order of consumption, worker
   const unsigned char* cache;     // by layer, worker: two stages
   uint4* words[kActivations][2];  // layers take turns
   uint4* partials[2];
@@ -341,7 +341,8 @@ struct Loader {
   u32 next = 0, landed = 0, freed = 0;
   int on_the_way = 0, used = 0, at = 0;
 
-  __device__ void stream(const unsigned char* from, int stages, int bytes) {
+  /// Stages that lie `stride` bytes apart.
+  __device__ void stream(const unsigned char* from, int stages, int bytes, size_t stride) {
     const int room = rounded_up(bytes, kUnit);
     for (int stage = 0; stage < stages; ++stage) {
       while (next != landed && on_the_way + bytes > a.window) {
@@ -358,7 +359,7 @@ struct Loader {
       copy(s.ring + at, from, first, full, policy);
       if (first < bytes) copy(s.ring, from + first, bytes - first, full, policy);
       s.bytes[next++ % kBarriers] = bytes;
-      from += bytes;
+      from += stride;
       on_the_way += bytes;
       used += room;
       at = (at + room) % kRing;
@@ -385,12 +386,16 @@ __global__ void __launch_bounds__(kThreads, 1) layers(const __grid_constant__ Ar
     asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(loader.policy));
     for (int layer = 0; layer < a.layers; ++layer) {
       const size_t task = static_cast<size_t>(layer) * kWorkers + blockIdx.x;
-      const unsigned char* from = a.weights + task * M::kWorkerBytes;
-      loader.stream(from, M::Qkv::kStages, M::Qkv::kBytes);
-      loader.stream(a.cache + task * 2 * M::kCacheStage, 2, M::kCacheStage);
-      loader.stream(from += M::Qkv::kAll, M::Output::kStages, M::Output::kBytes);
-      loader.stream(from += M::Output::kAll, M::GateUp::kStages, M::GateUp::kBytes);
-      loader.stream(from += M::GateUp::kAll, M::Down::kStages, M::Down::kBytes);
+      const unsigned char* from = a.weights + static_cast<size_t>(layer) * kWorkers * M::kWorkerBytes;
+      const auto stream_product = [&](int stages, int bytes) {
+        loader.stream(from + blockIdx.x * bytes, stages, bytes, size_t{kWorkers} * bytes);
+        from += static_cast<size_t>(stages) * bytes * kWorkers;
+      };
+      stream_product(M::Qkv::kStages, M::Qkv::kBytes);
+      loader.stream(a.cache + task * 2 * M::kCacheStage, 2, M::kCacheStage, M::kCacheStage);
+      stream_product(M::Output::kStages, M::Output::kBytes);
+      stream_product(M::GateUp::kStages, M::GateUp::kBytes);
+      stream_product(M::Down::kStages, M::Down::kBytes);
     }
     return;
   }
