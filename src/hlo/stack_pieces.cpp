@@ -56,6 +56,7 @@ class Stacking : EntryRewriter {
         return from_[id].shape.dims == piece.dims && from_[id].shape.has_default_layout();
       });
       dim_ = it.dimensions()[0];
+      dims_ = piece.dims;
       name_ = it.name;
       steps_.clear();
       attempts_ = 0;
@@ -85,16 +86,22 @@ class Stacking : EntryRewriter {
     return of.as<ConstantAttributes>().value.get_integer(0);
   }
 
+  /// From an integer to the next one, which wraps around.
+  static uint64_t distance_at(const std::vector<int64_t>& integers, size_t i) {
+    return static_cast<uint64_t>(integers[i + 1]) - static_cast<uint64_t>(integers[i]);
+  }
   static bool at_equal_distances(const std::vector<int64_t>& integers) {
-    const auto distance = [&](size_t i) { return static_cast<uint64_t>(integers[i + 1] - integers[i]); };
     for (size_t i = 1; i + 1 < integers.size(); ++i) {
-      if (distance(i) != distance(0)) return false;
+      if (distance_at(integers, i) != distance_at(integers, 0)) return false;
     }
     return true;
   }
 
-  /// Whether the pieces are alike at this place and below; `steps_` says how.
+  /// Whether the pieces are alike at this place and below; `steps_` says how. Scalars beside arrays, as limits of a
+  /// clamp may be, are not.
   bool find_steps(const Pieces& pieces) {
+    if (!std::all_of(pieces.begin(), pieces.end(), [&](InstructionId id) { return has_dims_of_piece(id); }))
+      return false;
     if (all_equal(pieces) || steps_.contains(pieces)) return true;
     constexpr int kMostAttempts = 256;
     if (++attempts_ > kMostAttempts) return false;
@@ -121,10 +128,7 @@ class Stacking : EntryRewriter {
                          it.operands.size() == first.operands.size() && it.called.empty() &&
                          std::holds_alternative<NoAttributes>(it.attributes);
       if (!alike) return false;
-      for (size_t k = 0; k < it.operands.size(); ++k) {
-        if (!keeps_shape(it.operands[k])) return false;
-        step.operands[k].push_back(it.operands[k]);
-      }
+      for (size_t k = 0; k < it.operands.size(); ++k) step.operands[k].push_back(it.operands[k]);
     }
     if (take_integers(pieces, step)) return true;
     return take(pieces, std::move(step));
@@ -162,8 +166,9 @@ class Stacking : EntryRewriter {
     return at_equal_distances(found.integers) && take(pieces, std::move(found));
   }
 
-  bool keeps_shape(InstructionId id) const {
-    return from_[id].shape.is_array() && from_[id].shape.has_default_layout();
+  bool has_dims_of_piece(InstructionId id) const {
+    const Shape& shape = from_[id].shape;
+    return shape.is_array() && shape.has_default_layout() && shape.dims == dims_;
   }
 
   Shape stacked_shape(const Shape& piece, size_t pieces) const {
@@ -190,7 +195,7 @@ class Stacking : EntryRewriter {
     };
     const InstructionId piece = add("piece", Opcode::Iota, line, {}, DimensionsAttributes{{0}});
     const InstructionId product =
-        add("distances", Opcode::Multiply, line, {piece, everywhere(integers[1] - integers[0])});
+        add("distances", Opcode::Multiply, line, {piece, everywhere(static_cast<int64_t>(distance_at(integers, 0)))});
     const InstructionId sum = add("by-piece", Opcode::Add, line, {product, everywhere(integers[0])});
     return add("by-pieces", Opcode::Broadcast, array_shape(type, shape.dims), {sum}, DimensionsAttributes{{dim_}});
   }
@@ -215,10 +220,12 @@ class Stacking : EntryRewriter {
     return add(name_ + ".stacked", step.opcode, shape, std::move(operands), from_[step.like].attributes);
   }
 
-  std::vector<bool> multiplied_;  ///< what a product is computed from by operators that keep each element's value apart
+  std::vector<bool>
+      multiplied_;  ///< what a product is computed from by operators each of whose elements is of one of each operand
   std::map<Pieces, Step> steps_;  ///< of the concatenation at hand
   int attempts_ = 0;
   int64_t dim_ = 0;
+  std::vector<int64_t> dims_;  ///< of a piece
   std::string name_;
 };
 

@@ -6,8 +6,8 @@
 namespace strata::hlo {
 
 /// The module with an expression over a dimension of pieces in the place of each concatenation of the entry from which
-/// a product is computed by elementwise operators, where the pieces are alike: the same operators of the same arrays
-/// and of integers that lie at equal distances. Weights of 2 or 4 bits are unpacked so:
+/// a product is computed by elementwise operators, reshapes and transposes, where the pieces are alike: the same
+/// operators of the same arrays and of integers that lie at equal distances. Weights of 2 or 4 bits are unpacked so:
 ///
 ///     concatenate(x & 3, x >> 2 & 3, x >> 4 & 3, x >> 6 & 3)  →  reshape(xs >> 2 · piece & 3)
 ///

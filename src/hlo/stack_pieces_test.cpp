@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "hlo/evaluate.h"
 #include "hlo/text.h"
@@ -97,6 +98,24 @@ TEST(StackPieces, UnpacksNibbles) {
   const std::string body = integer("u8", "low", 15) + integer("u8", "four", 4) +
                            "  a = u8[6,4] and(p, low)\n  b = u8[6,4] shift-right-logical(p, four)\n";
   EXPECT_FALSE(left_by_stacking(product_of("u8", body, {"a", "b"}, 0)));
+}
+
+TEST(StackPieces, LeavesScalarsBesideArrays) {
+  const std::string body = integer("u8", "low", 15) + integer("u8", "four", 4) +
+                           "  lo = u8[] constant(1)\n  hi = u8[] constant(9)\n  t = pred[] constant(true)\n"
+                           "  a = u8[6,4] and(p, low)\n  b = u8[6,4] shift-right-logical(p, four)\n"
+                           "  c = u8[6,4] clamp(lo, a, hi)\n  d = u8[6,4] clamp(lo, b, hi)\n"
+                           "  e1 = u8[6,4] select(t, a, q)\n  e2 = u8[6,4] select(t, b, q)\n";
+  for (const int64_t dim : {0, 1}) {
+    EXPECT_TRUE(left_by_stacking(product_of("u8", body, {"c", "d"}, dim)));
+    EXPECT_TRUE(left_by_stacking(product_of("u8", body, {"e1", "e2"}, dim)));
+  }
+}
+
+TEST(StackPieces, DistancesWrapAround) {
+  const std::string body =
+      integer("s64", "most", std::numeric_limits<int64_t>::max()) + "  a = s64[6,4] and(p, most)\n";
+  EXPECT_FALSE(left_by_stacking(product_of("s64", body, {"p", "a"}, 0)));
 }
 
 TEST(StackPieces, LeavesWhatIsNotAlike) {

@@ -132,10 +132,6 @@ void simplify_expressions(IndexingMap& map) {
   }
 }
 
-}  // namespace
-
-namespace {
-
 IndexingMap simplified(const IndexingMap& map, UnusedVariables unused) {
   IndexingMap result = map;
   for (int round = 0; round < kMaxRounds; ++round) {

@@ -12,7 +12,7 @@ from torch_helpers import TABLE, array  # noqa: E402
 import strata  # noqa: E402
 from strata.torch_backend.options import Options  # noqa: E402
 from strata.torch_backend.partition import Part, partition  # noqa: E402
-from strata.torch_backend.precision import rounds_convolutions  # noqa: E402
+from strata.torch_backend.precision import has_rounded, rounds_convolutions  # noqa: E402
 from strata.torch_backend.runtime import GraphProgram  # noqa: E402
 from strata.torch_backend.search_time import SearchTime  # noqa: E402
 from strata.torch_backend.writer import write_module  # noqa: E402
@@ -31,10 +31,11 @@ def set_precision(rounded: bool) -> None:
 
 @pytest.fixture(autouse=True)
 def precision():
-    """Torch's own setting, and back to it."""
-    yield
+    """Rounded, as torch begins, and back to what was set."""
+    before = rounds_convolutions()
     set_precision(True)
-    torch.backends.cudnn.allow_tf32 = True
+    yield
+    set_precision(before)
 
 
 def graph_of(function, *shapes, dtype=torch.float32, device="cuda"):
@@ -156,5 +157,4 @@ def test_the_setting_is_read_in_functions_that_operators_call():
         inputs = [torch.empty((), dtype=torch.bool, device="cuda"), *(
             torch.empty(shape, device="cuda") for shape in ((2, 4, 8, 8), (6, 4, 3, 3)))]
         graph = make_fx(choose, decomposition_table=TABLE)(*inputs)
-    from strata.torch_backend.precision import has_rounded
     assert has_rounded(graph)

@@ -43,7 +43,7 @@ std::vector<unsigned> instruction_traits(const hlo::Computation& computation) {
   for (const Instruction& it : computation.instructions) {
     const bool paced = it.opcode == Opcode::Dot || hlo::scan_window(computation, it).has_value();
     traits.push_back((reads_part(it) ? kReadsPart : 0U) | (it.opcode == Opcode::Broadcast ? kSpreads : 0U) |
-                     (paced ? kPaced : 0U));
+                     (paced ? kPricedByEmitter : 0U));
   }
   return traits;
 }
@@ -83,8 +83,8 @@ double GainBound::of_pair(const BoundedGroup& producer, const BoundedGroup& cons
     memory = std::max(memory + from.all_memory - twice, memory);
   }
   // What both of them compute, they compute once: the longer of two.
-  double operations = (all & kPaced) != 0 ? 0 : to.computing;
-  if (!in_part && (all & (kPaced | kSpreads)) == 0) operations = std::max(operations, from.computing);
+  double operations = (all & kPricedByEmitter) != 0 ? 0 : to.computing;
+  if (!in_part && (all & (kPricedByEmitter | kSpreads)) == 0) operations = std::max(operations, from.computing);
   return (from.all + to.all) * (1 + kRounding) - (ratings_.launch() + std::max(memory, operations));
 }
 

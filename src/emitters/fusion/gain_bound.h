@@ -14,7 +14,7 @@ namespace strata::emitters {
 enum Trait : unsigned {
   kReadsPart = 1,  ///< it may need only some elements of an operand
   kSpreads = 2,    ///< it has the same value for elements beside each other, so that threads compute what it reads once
-  kPaced = 4,      ///< what its operations take depends on the emitter
+  kPricedByEmitter = 4,  ///< what its operations take depends on the emitter
 };
 
 /// Of each instruction its traits.
@@ -38,7 +38,8 @@ class GainBound {
 
   /// Of a producer and a consumer that reads `passed` of it. The arrays `gone` among them nobody else needs. All bytes
   /// but those of these arrays still move, and all operations of both are still done: of the producer unless the
-  /// consumer may need a part of what it computes, or may have threads compute it once for several elements.
+  /// consumer may need a part of what it computes, or may have threads compute it once for several elements. A row that
+  /// only the joined kernel can keep in registers may save more: then the pair is rated later than it might be.
   double of_pair(const BoundedGroup& producer, const BoundedGroup& consumer, std::span<const ArrayValue> passed,
                  std::span<const ArrayValue> gone) const;
 

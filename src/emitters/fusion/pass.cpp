@@ -464,7 +464,8 @@ class Fuser {
       const int reader = group_of_[static_cast<size_t>(use.second)];
       return use.first == value && reader != one && reader != other;
     });
-    return is_read || std::find(results_.begin(), results_.end(), value) != results_.end();
+    return is_read || (is_result_[static_cast<size_t>(value.instruction)] &&
+                       std::find(results_.begin(), results_.end(), value) != results_.end());
   }
 
   /// Whether two groups have long reductions that no emitter computes together: the time of both as one kernel is

@@ -39,7 +39,7 @@ struct KernelWork {
   double cache_bytes = 0;                                   ///< of inputs, as often as they are read
   double blocks = std::numeric_limits<double>::infinity();  ///< of reductions and scans, which may have few
   double operations = 0;                                    ///< of all threads
-  double computing = 0;                                     ///< those of them that are no loads; without products
+  double computing = 0;                                     ///< of these, all but loads and products
   double of_longest_thread = 0;  ///< operations: its part of all, and at least what an element of a root takes
   double repeated_code = 0;      ///< operations in the kernel's code beyond once for each instruction
   std::vector<indexing::RepeatedReduction> repeated;
@@ -86,8 +86,8 @@ struct FusionWork {
 /// Groups begin as single instructions; while some pair of a producer and a consumer saves time as one kernel (bytes
 /// that are neither written nor read, against what is computed again), the pair that saves most is joined. Constants,
 /// iota and broadcasts of constants belong to every group that uses them.
-/// Pairs are rated as one kernel only when it is their turn by what they could save at most (gain_bound.h); one of most
-/// has been joined with others by then.
+/// Pairs are rated as one kernel only when it is their turn by what they could save at most (gain_bound.h). Of most
+/// pairs one group has been joined with another one before that.
 /// No group has more than `most_instructions`, beside those constants.
 /// A dynamic-update-slice of a parameter that may be overwritten costs what it updates, in a kernel whose other results
 /// are such updates, too, or have as many elements as it updates.

@@ -72,7 +72,7 @@ Result<void> check_scatters(const Fusion& fusion, const Kind& kind) {
 }
 
 /// No kernel computes long reductions again for each of their readers. Where a plan is only priced, its price says so
-/// (kernel_work).
+/// (kernel_work), and no other emitter is asked for one.
 Result<void> check_repeats(const Fusion& fusion, const Decision& decision) {
   const hlo::Computation& computation = fusion.computation();
   const auto is_long = [&](const hlo::Instruction& it) { return indexing::is_long_reduction(computation, it); };

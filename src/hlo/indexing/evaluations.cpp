@@ -66,8 +66,8 @@ double of_scatter(const hlo::Computation& computation, const Instruction& scatte
   return std::max(there, elements_of(computation.operand_shape(scatter, arrays + 1)) * components / kVector);
 }
 
-/// By how many elements of the result an element of a window's array is read, at most: windows that begin at every
-/// second place of it are half as many as their size.
+/// By how many elements of the result an element of a window's array is read, at most. With a stride of 2 about half as
+/// many windows contain it as a window has places.
 double readers_of(const hlo::WindowAttributes& attributes) {
   double readers = 1;
   for (const hlo::WindowDimension& window : attributes.window) {

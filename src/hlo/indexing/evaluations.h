@@ -19,8 +19,9 @@ struct CountedInstruction {
   struct Map {
     bool identity = false;
     bool constrained = false;
-    double reads = 1;    ///< elements that one element of the result reads, without constraints
-    double readers = 1;  ///< by how many elements of the result an element of the operand is read, at most
+    double reads = 1;  ///< elements that one element of the result reads, without constraints
+    /// Of a window: by how many elements of the result one of the operand is read, at most. Else `reads`.
+    double readers = 1;
   };
   struct OperandReads {
     int operand = 0;

@@ -29,6 +29,7 @@ TaskBody attention_body(const AttentionTask& task) {
       "      const int b = static_cast<int>(d.record.coordinates[2]);\n"
       "      const HistoryPart part = HistoryPart::of<{0}, {1}>({2}.position(b), split);\n",
       keys, grid[0], "{}");
+  // Of a cache a split's tiles lie together, unlike packed constants.
   const std::string tiles =
       fmt::format("static_cast<int64>(split + {} * (g + {} * {})) * {}", grid[0], grid[1],
                   is_prompt ? fmt::format("(b / {})", task.rows) : "b", code.iterations * code.stage_bytes);

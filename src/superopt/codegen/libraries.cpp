@@ -375,7 +375,8 @@ double convolution_seconds(const Convolution& c, bool on_tensor_cores, const Tar
                    : 0);
 }
 
-/// Where f32 may be TF32, it need not be: kernels that compute it exactly remain. Of groups nothing else was measured.
+/// Where f32 may be TF32, it need not be: kernels that compute it exactly remain. Not measured; groups are priced as
+/// before.
 double convolution_seconds(const Convolution& c, const Target& target) {
   const double own = convolution_seconds(c, size_of(c.type) <= 2, target);
   return c.tf32 && c.groups == 1 ? std::min(own, convolution_seconds(c, true, target)) : own;

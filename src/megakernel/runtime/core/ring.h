@@ -192,7 +192,7 @@ class LoadSide {
     ++landed_;
   }
 
-  static constexpr unsigned kAsk = 4096;      ///< bytes that are asked for at once
+  static constexpr unsigned kAsk = 4096;      ///< bytes that are asked for at once, at most, and never beyond a stage
   static constexpr unsigned kPollsOfAsk = 2;  ///< polls between two of these
 
   Context<Platform>& c_;

@@ -43,7 +43,7 @@ struct StageRun {
   int stages = 0;
   int bytes = 0;        ///< of a stage
   unsigned stride = 0;  ///< bytes from a stage to the next one
-  int left_out = -1;    ///< this stage is not loaded
+  int left_out = -1;    ///< this stage is not loaded: the last one, where there is one
 };
 STRATA_DEVICE void push_stages(StageRun& run, const unsigned char* from, int stages, int bytes, unsigned stride) {
   run = {from, stages, bytes, stride, -1};
@@ -54,7 +54,8 @@ STRATA_DEVICE void load_run(Ring& ring, const StageRun& run) {
 #pragma unroll 1
   for (int n = 0; n < run.stages; ++n, from += run.stride) {
     if (n == run.left_out) continue;
-    ring.push(from, static_cast<unsigned>(run.bytes), static_cast<unsigned>(run.stages - n), run.stride);
+    const int left = run.stages - n - (run.left_out > n ? 1 : 0);
+    ring.push(from, static_cast<unsigned>(run.bytes), static_cast<unsigned>(left), run.stride);
   }
 }
 
