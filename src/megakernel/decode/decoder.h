@@ -15,7 +15,7 @@ class ResultCache;
 
 namespace strata::megakernel {
 
-/// Bytes on their way to a multiprocessor. Which is faster depends on the model, by 1 to 3 % (docs/decoding.md).
+/// Bytes on their way to a multiprocessor. Which is faster depends on the model (docs/benchmarks-decoding.md, Windows).
 inline constexpr std::array<int64_t, 2> kDecodeWindows{49'152, 65'536};
 
 /// Positions of a prompt that a step takes, of prompts that pay for a step of their own, which is planned and compiled

@@ -36,7 +36,7 @@ struct Machine {
   double worker_hand_off = 0.05e-6;  ///< seconds, through shared memory of one worker; assumed
   double dispatch = 0.8e-6;  ///< seconds, from a scheduler that sees an event to a worker with the task; assumed
   /// More activations for one consumer are not handed over in tagged words, which double their bytes. Where that costs
-  /// more than a counter and its fence: between 96 and 128 KB (docs/decoding.md, Batches).
+  /// more than a counter and its fence: between 96 and 128 KB (docs/benchmarks-decoding.md).
   int64_t tagged_bytes = 114'688;
 };
 
