@@ -1,6 +1,7 @@
 #include "emitters/kinds/access_width.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "emitters/kinds/element_work.h"
 #include "emitters/kinds/epilogue.h"
@@ -145,13 +146,14 @@ AccessWidth choose_access_width(const Fusion& fusion, int64_t elements, bool tak
   // What a thread does one element after the other is no longer than the kernel as a whole: than what it moves takes,
   // or than twice as many threads as issue an operation in each cycle, since they wait for what they read, too.
   const Rates& rates = fusion.target.rates;
-  const double in_turn = operations_in_turn(fusion) * rates.dependent_operation;
+  std::optional<double> in_turn;  // seconds, of an element
   const double busy_threads = rates.dependent_operation * rates.scalar_rate;
   const auto fills = [&](int64_t elements_per_thread) {
+    if (elements < elements_per_thread * width.threads * fusion.target.multiprocessors * 2) return false;
     const auto of_thread = static_cast<double>(elements_per_thread);
-    const bool is_long = of_thread * in_turn > moved / rates.memory_bandwidth;
-    if (is_long && static_cast<double>(elements) < of_thread * busy_threads) return false;
-    return elements >= elements_per_thread * width.threads * fusion.target.multiprocessors * 2;
+    if (static_cast<double>(elements) >= of_thread * busy_threads) return true;
+    if (!in_turn) in_turn = operations_in_turn(fusion) * rates.dependent_operation;
+    return of_thread * *in_turn <= moved / rates.memory_bandwidth;
   };
   // Neighbouring threads then read neighbouring elements. Of a vector each load would be far from the neighbours' ones.
   const int64_t most = goes_through_terms(computation, elements) ? 1 : std::max<int64_t>(16 / widest, 1);
