@@ -47,6 +47,26 @@ func.func @around(%x: index {strata.range = [0, 90]}) {
   return
 }
 
+// CHECK-LABEL: func.func @around_once
+// CHECK-NOT: arith.div
+// CHECK-NOT: arith.rem
+// CHECK: arith.cmpi uge, {{.*}}, %c101_i32
+// CHECK: arith.minui
+func.func @around_once(%x: index {strata.range = [0, 190]}) {
+  %i:2 = strata.apply_indexing <"(d0) -> ((d0 + 3) floordiv 101, (d0 + 3) mod 101), domain: d0 in [0, 190]">(%x) : 2
+  "use"(%i#0, %i#1) : (index, index) -> ()
+  return
+}
+
+// Twice around, it is one.
+// CHECK-LABEL: func.func @around_twice
+// CHECK: arith.remui
+func.func @around_twice(%x: index {strata.range = [0, 202]}) {
+  %i = strata.apply_indexing <"(d0) -> (d0 mod 101), domain: d0 in [0, 202]">(%x)
+  "use"(%i) : (index) -> ()
+  return
+}
+
 // Loops count in 32 bits, and functions take them.
 // CHECK-LABEL: func.func @loops
 // CHECK: scf.for %{{.*}} = %c0_i32 to %c10_i32 step %c1_i32 : i32

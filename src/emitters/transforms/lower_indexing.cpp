@@ -112,6 +112,15 @@ class ExprCode {
     const Value b = value(expr.rhs());
     const Interval divisor = range_(expr.rhs());
     if (range_(expr.lhs()).lo >= 0 && divisor.lo > 0) {
+      const bool is_power = (divisor.lo & (divisor.lo - 1)) == 0;
+      if (divisor.is_point() && !is_power && range_(expr.lhs()).hi / 2 < divisor.lo) {  // the quotient is 0 or 1
+        if (floor) {
+          const Value reached = builder_.create<arith::CmpIOp>(location_, arith::CmpIPredicate::uge, a, b);
+          return builder_.create<arith::ExtUIOp>(location_, type_, reached);
+        }
+        // What is less than the divisor becomes a large number.
+        return builder_.create<arith::MinUIOp>(location_, a, builder_.create<arith::SubIOp>(location_, a, b));
+      }
       if (floor) return builder_.create<arith::DivUIOp>(location_, a, b);
       return builder_.create<arith::RemUIOp>(location_, a, b);
     }
