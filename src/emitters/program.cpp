@@ -37,6 +37,7 @@
 #include "hlo/stack_pieces.h"
 #include "hlo/structure_key.h"
 #include "hlo/unroll_loops.h"
+#include "hlo/wrap_concatenations.h"
 
 namespace strata::emitters {
 namespace {
@@ -80,7 +81,7 @@ hlo::Module with_free_layouts(hlo::Module flat, const hlo::Module& original, boo
 hlo::Module flattened(const hlo::Module& module, bool one_kernel) {
   if (module.fusion) return hlo::inline_calls(module);
   const auto flat = hlo::fold_interior_pads(hlo::drop_identities(hlo::fold_constants(hlo::inline_calls(module))));
-  return one_kernel ? flat : hlo::batch_loop_products(hlo::stack_pieces(flat));
+  return one_kernel ? flat : hlo::batch_loop_products(hlo::wrap_concatenations(hlo::stack_pieces(flat)));
 }
 
 /// What a program is of: a module, a loop's body or its condition.
