@@ -95,5 +95,19 @@ TEST(Stencils, NeighboursAreReadWithoutBranches) {
   EXPECT_EQ(ptx.find("bra"), std::string::npos) << ptx;
 }
 
+TEST(Stencils, BothEndsOfEdgesAreOneScatter) {
+  const std::string scatter =
+      "update_window_dims={}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, "
+      "to_apply=least\n";
+  const auto kernels = kernels_of(
+      "HloModule m\nleast {\n  a = s32[] parameter(0)\n  b = s32[] parameter(1)\n  ROOT r = s32[] minimum(a, b)\n}\n"
+      "ENTRY e {\n  x = s32[1000] parameter(0)\n  i = s32[3000,1] parameter(1)\n  j = s32[3000,1] parameter(2)\n"
+      "  u = s32[3000] parameter(3)\n  v = s32[3000] negate(u)\n  s = s32[1000] scatter(x, i, v), " +
+          scatter + "  ROOT t = s32[1000] scatter(s, j, v), " + scatter + "}\n",
+      3);
+  ASSERT_EQ(kernels.size(), 1);
+  EXPECT_EQ(kernels[0].decision().emitter, "scatter");
+}
+
 }  // namespace
 }  // namespace strata::emitters
