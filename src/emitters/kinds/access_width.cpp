@@ -98,21 +98,29 @@ bool goes_through_terms(const hlo::Computation& computation, int64_t elements) {
   });
 }
 
-/// Operations that an element of a result adds to what its thread does, where conditions are branches (padding, pieces
-/// of a concatenation): after one, the elements of a thread are computed one after the other. 0 without conditions,
-/// since all go side by side then.
-double operations_in_turn(const Fusion& fusion) {
+/// What a loop over a result's elements computes.
+struct ElementWork {
+  double operations = 0;  ///< of an element of a result, with all that it is computed of
+  /// Of an element by one thread, where conditions (padding, pieces of a concatenation) part the elements of a thread.
+  /// 0 without conditions.
+  double seconds_in_turn = 0;
+};
+
+bool is_piecewise(const indexing::CountedInstruction& it) {
+  return it.opcode == hlo::Opcode::Pad || it.opcode == hlo::Opcode::Concatenate;
+}
+
+ElementWork work_of_element(const Fusion& fusion) {
   const hlo::Computation& computation = fusion.computation();
   const indexing::CountedComputation counted(fusion.module, fusion.id);
   const std::vector<const indexing::CountedInstruction*>& instructions = counted.graph().instructions;
+  ElementWork work;
   // Of what a piece of a concatenation or a padded array has, the ranges of a map may say it all.
   const bool branches = std::ranges::any_of(instructions, [](const indexing::CountedInstruction* it) {
-    const bool moves = it->opcode == hlo::Opcode::Pad || it->opcode == hlo::Opcode::Concatenate;
-    return moves || std::ranges::any_of(it->reads, [](const auto& read) {
+    return is_piecewise(*it) || std::ranges::any_of(it->reads, [](const auto& read) {
              return std::ranges::any_of(read.maps, [](const auto& map) { return map.constrained; });
            });
   });
-  if (!branches) return 0;
   std::vector<double> operations;
   for (size_t i = 0; i < instructions.size(); ++i) {
     const hlo::Instruction& it = computation.instructions[i];
@@ -120,7 +128,10 @@ double operations_in_turn(const Fusion& fusion) {
     const double combined = terms > 1 ? 2 * static_cast<double>(terms) : 0;  // multiplied and added
     operations.push_back(element_operations(computation, it) + combined);
   }
-  return indexing::EvaluationCounts(counted.graph()).of_longest_element(operations);
+  work.operations = indexing::EvaluationCounts(counted.graph()).of_longest_element(operations);
+  if (!branches) return work;
+  work.seconds_in_turn = work.operations * fusion.target.rates.dependent_operation;
+  return work;
 }
 
 }  // namespace
@@ -146,14 +157,29 @@ AccessWidth choose_access_width(const Fusion& fusion, int64_t elements, bool tak
   // What a thread does one element after the other is no longer than the kernel as a whole: than what it moves takes,
   // or than twice as many threads as issue an operation in each cycle, since they wait for what they read, too.
   const Rates& rates = fusion.target.rates;
-  std::optional<double> in_turn;  // seconds, of an element
+  std::optional<ElementWork> known;
+  const auto work = [&]() -> const ElementWork& {
+    if (!known) known = work_of_element(fusion);
+    return *known;
+  };
+  const double moving = moved / rates.memory_bandwidth;
+  // Whether no multiprocessor computes longer than all others by the blocks that it has more. An eighth is little
+  // beside what vectors save, and all of it where arrays are still on their way meanwhile.
+  const auto shares_evenly = [&](int64_t elements_per_block) {
+    const int64_t at_a_time = elements_per_block * fusion.target.multiprocessors;
+    if (elements <= at_a_time || at_a_time == 0) return true;
+    const int64_t longest = indexing::ceil_div(elements, at_a_time) * at_a_time;  // if all had as much as that one
+    if (longest <= elements + elements / 8) return true;
+    return static_cast<double>(longest) * work().operations / rates.scalar_rate <= moving;
+  };
   const double busy_threads = rates.dependent_operation * rates.scalar_rate;
   const auto fills = [&](int64_t elements_per_thread) {
     if (elements < elements_per_thread * width.threads * fusion.target.multiprocessors * 2) return false;
     const auto of_thread = static_cast<double>(elements_per_thread);
+    if (!shares_evenly(elements_per_thread * width.threads)) return false;
     if (static_cast<double>(elements) >= of_thread * busy_threads) return true;
-    if (!in_turn) in_turn = operations_in_turn(fusion) * rates.dependent_operation;
-    return of_thread * *in_turn <= moved / rates.memory_bandwidth;
+    // After a branch the elements of a thread are computed one after the other; without any they go side by side.
+    return of_thread * work().seconds_in_turn <= moving;
   };
   // Neighbouring threads then read neighbouring elements. Of a vector each load would be far from the neighbours' ones.
   const int64_t most = goes_through_terms(computation, elements) ? 1 : std::max<int64_t>(16 / widest, 1);
@@ -164,7 +190,7 @@ AccessWidth choose_access_width(const Fusion& fusion, int64_t elements, bool tak
   // Measured on an H200 (docs/benchmarks-emitters.md): what only moves data is fastest with a vector a thread and many
   // threads.
   const int64_t bytes_in_flight = wants_more_work(computation) ? 32 : 16;  // of a thread
-  width.threads = 256;
+  if (shares_evenly(width.vector * 256)) width.threads = 256;
   // Where nothing is read, more vectors of a thread only make blocks larger, which multiprocessors share less evenly.
   while (bytes_read > 0 && width.unroll < 8 && width.unroll * width.vector * bytes_read * 2 <= bytes_in_flight &&
          fills(width.vector * width.unroll * 2)) {

@@ -240,7 +240,28 @@ TEST(LoopEmitter, FewElementsOfAThreadWhereTheyFollowEachOther) {
   };
   EXPECT_EQ(vector(600000, 0), "16");
   EXPECT_EQ(vector(600000, 8), "4");
+  EXPECT_EQ(vector(6000000, 0), "16");
   EXPECT_EQ(vector(6000000, 8), "16");
+}
+
+/// Of few large blocks some multiprocessors would have one more than others, for as long as its elements take.
+TEST(LoopEmitter, MultiprocessorsComputeEvenly) {
+  const auto emitted = [](int elements, int functions) {
+    std::string body = fmt::format("p = s8[{0}] parameter(0)\nf0 = f32[{0}] convert(p)\n", elements);
+    for (int i = 0; i < functions; ++i) body += fmt::format("f{} = f32[{}] sine(f{})\n", i + 1, elements, i);
+    body += fmt::format("ROOT r = s8[{}] convert(f{})\n", elements, functions);
+    const auto module = hlo::parse_module("HloModule m\nfused {\n" + body + "}\n");
+    EmitOptions options;
+    options.only = "loop";
+    return emit_fusion(**module, (*module)->entry, "fused", options)->decision().launches.at(0);
+  };
+  const int multiprocessors = EmitOptions().target.multiprocessors;
+  for (const int elements : {560000, 600000, 700000, 800000, 1200000}) {
+    const auto launch = emitted(elements, 16);
+    const int64_t rounds = (launch.blocks + multiprocessors - 1) / multiprocessors;
+    EXPECT_LE(8 * rounds * multiprocessors, 9 * launch.blocks) << elements;
+  }
+  EXPECT_EQ(emitted(600000, 0).blocks, 147);  // what only moves data is as fast by one vector a thread
 }
 
 /// What an element is made of is loaded one by one: neighbouring threads have neighbouring elements.
