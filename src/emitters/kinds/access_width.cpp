@@ -101,8 +101,8 @@ bool goes_through_terms(const hlo::Computation& computation, int64_t elements) {
 /// What a loop over a result's elements computes.
 struct ElementWork {
   double operations = 0;  ///< of an element of a result, with all that it is computed of
-  /// Of an element by one thread, where conditions (padding, pieces of a concatenation) part the elements of a thread.
-  /// 0 without conditions.
+  /// Of an element by one thread, where conditions (padding, pieces of a concatenation) part the elements of a thread;
+  /// what is loaded after a branch is waited for. 0 without conditions.
   double seconds_in_turn = 0;
 };
 
@@ -130,7 +130,12 @@ ElementWork work_of_element(const Fusion& fusion) {
   }
   work.operations = indexing::EvaluationCounts(counted.graph()).of_longest_element(operations);
   if (!branches) return work;
-  work.seconds_in_turn = work.operations * fusion.target.rates.dependent_operation;
+  const Rates& rates = fusion.target.rates;
+  for (size_t i = 0; i < instructions.size(); ++i) {
+    if (is_piecewise(*instructions[i])) operations[i] += rates.chained_load / rates.dependent_operation;
+  }
+  work.seconds_in_turn =
+      indexing::EvaluationCounts(counted.graph()).of_longest_element(operations) * rates.dependent_operation;
   return work;
 }
 

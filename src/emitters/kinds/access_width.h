@@ -21,7 +21,8 @@ struct AccessWidth {
 /// through its own. Unrolling goes on until a thread has 16 bytes under way, or 32 beside functions and where elements
 /// lie at indices that are read, while there are blocks enough for all multiprocessors: by Little's law 4.4 TB/s · 1 µs
 /// is 33 KB a multiprocessor, which its 2048 threads have with one vector each. Where conditions part the elements of a
-/// thread, so that it computes them one after the other, and these take long (a hash, a convolution's terms), it has as few as let all multiprocessors be busy. Where computing takes longer than moving, threads
+/// thread, so that it computes them one after the other, and these take long (a hash, a convolution's terms, loads that
+/// are waited for), it has as few as let all multiprocessors be busy. Where computing takes longer than moving, threads
 /// have as few elements, and blocks as few threads, as let all multiprocessors compute about as much.
 ///
 /// The width divides the number of elements, unless the emitter `takes_rest`: what a last vector would not fill. Then
