@@ -32,6 +32,7 @@
 #include "hlo/fold_constants.h"
 #include "hlo/fold_interior_pads.h"
 #include "hlo/inline_calls.h"
+#include "hlo/iota_indices.h"
 #include "hlo/linear_recurrences.h"
 #include "hlo/merge_scatters.h"
 #include "hlo/source_of.h"
@@ -544,6 +545,7 @@ Result<EmittedProgram> emit(const hlo::Module& module, const EmitOptions& option
                                     std::pair(&hlo::has_ragged_dots, &hlo::expand_ragged_dots),
                                     std::pair(&hlo::has_batch_norms, &hlo::expand_batch_norms),
                                     std::pair(&hlo::has_plain_scans, &hlo::expand_scans),
+                                    std::pair(&hlo::has_iota_indices, &hlo::batch_iota_indices),
                                     std::pair(&hlo::has_row_scatters, &hlo::expand_row_scatters),
                                     std::pair(&hlo::has_window_scatters, &hlo::expand_window_scatters),
                                     std::pair(&hlo::has_select_and_scatter, &hlo::expand_select_and_scatter)}) {

@@ -43,27 +43,68 @@ std::string random_module(Random& random) {
       fmt::join(numbers, ","), rank);
 }
 
+void expect_same(const std::string& text, uint64_t seed) {
+  const auto module = parse_module(text);
+  ASSERT_TRUE(module) << module.error().to_string();
+  ASSERT_TRUE(has_row_scatters(**module));
+  const auto expanded = expand_row_scatters(**module);
+  ASSERT_TRUE(expanded) << expanded.error().to_string();
+  EXPECT_EQ(print(*expanded).find(" scatter("), std::string::npos);
+  const auto verified = verify(*expanded);
+  ASSERT_TRUE(verified) << verified.error().to_string() << print(*expanded);
+  const auto again = parse_module(print(*expanded));
+  ASSERT_TRUE(again) << again.error().to_string();
+  const auto arguments = typical_arguments((*module)->entry_computation(), seed);
+  const auto expected = evaluate(**module, arguments);
+  ASSERT_TRUE(expected) << expected.error().to_string();
+  const auto actual = evaluate(**again, arguments);
+  ASSERT_TRUE(actual) << actual.error().to_string();
+  EXPECT_EQ(difference(*actual, *expected, 2).value_or(""), "");
+}
+
 TEST(ExpandRowScatters, ComputeTheSame) {
   for (uint64_t seed = 1; seed <= 400; ++seed) {
     Random random(seed);
     const std::string text = random_module(random);
     SCOPED_TRACE(text);
-    const auto module = parse_module(text);
-    ASSERT_TRUE(module) << module.error().to_string();
-    ASSERT_TRUE(has_row_scatters(**module));
-    const auto expanded = expand_row_scatters(**module);
-    ASSERT_TRUE(expanded) << expanded.error().to_string();
-    EXPECT_EQ(print(*expanded).find(" scatter("), std::string::npos);
-    const auto verified = verify(*expanded);
-    ASSERT_TRUE(verified) << verified.error().to_string() << print(*expanded);
-    const auto again = parse_module(print(*expanded));
-    ASSERT_TRUE(again) << again.error().to_string();
-    const auto arguments = typical_arguments((*module)->entry_computation(), seed);
-    const auto expected = evaluate(**module, arguments);
-    ASSERT_TRUE(expected) << expected.error().to_string();
-    const auto actual = evaluate(**again, arguments);
-    ASSERT_TRUE(actual) << actual.error().to_string();
-    EXPECT_EQ(difference(*actual, *expected, 2).value_or(""), "");
+    expect_same(text, seed);
+  }
+}
+
+/// One window a row, over all other dimensions, into what is computed; some dimensions are of the batch.
+std::string random_windows(Random& random) {
+  const auto below = [&](int64_t n) { return static_cast<int64_t>(random.below(static_cast<uint64_t>(n))); };
+  const int64_t rank = 2 + below(3), row = below(rank);
+  std::vector<int64_t> dims, update, batch, places, numbers, window;
+  for (int64_t d = 0; d < rank; ++d) {
+    dims.push_back(1 + below(6));
+    if (d == row) continue;
+    if (below(2) == 0) {
+      batch.push_back(dims.back());
+      places.push_back(d);
+      numbers.push_back(std::ssize(numbers));
+    } else {
+      window.push_back(std::ssize(update));
+    }
+    update.push_back(dims.back());
+  }
+  const std::string start = batch.empty() ? "" : fmt::format("{},", fmt::join(batch, ","));
+  return fmt::format(
+      "HloModule m\nf {{\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT r = f32[] {5}(a, b)\n}}\nENTRY e "
+      "{{\n  i = s32[{0}1] parameter(0)\n  u = f32[{1}] parameter(1)\n  x = f32[{2}] parameter(2)\n  o = f32[{2}] "
+      "negate(x)\n  ROOT r = f32[{2}] scatter(o, i, u), update_window_dims={{{3}}}, inserted_window_dims={{{4}}}, "
+      "scatter_dims_to_operand_dims={{{4}}}, input_batching_dims={{{6}}}, scatter_indices_batching_dims={{{7}}}, "
+      "index_vector_dim={8}, to_apply=f\n}}\n",
+      start, fmt::join(update, ","), fmt::join(dims, ","), fmt::join(window, ","), row,
+      below(2) == 0 ? "add" : "minimum", fmt::join(places, ","), fmt::join(numbers, ","), batch.size());
+}
+
+TEST(ExpandRowScatters, TakesWholeWindowsIntoWhatIsComputed) {
+  for (uint64_t seed = 1; seed <= 400; ++seed) {
+    Random random(seed);
+    const std::string text = random_windows(random);
+    SCOPED_TRACE(text);
+    expect_same(text, seed);
   }
 }
 
