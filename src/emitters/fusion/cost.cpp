@@ -1,6 +1,8 @@
 // What a fusion costs as one kernel.
 #include <algorithm>
+#include <array>
 #include <limits>
+#include <utility>
 
 #include "emitters/fusion/bandwidth.h"
 #include "emitters/fusion/instruction_roles.h"
@@ -134,6 +136,72 @@ std::vector<bool> same_along_rows(const PricedKernel& kernel) {
   return same;
 }
 
+/// The dimension of more than one element whose elements lie beside each other in memory, or -1.
+int64_t innermost_of(const hlo::Shape& shape) {
+  const auto found = std::find_if(shape.minor_to_major.begin(), shape.minor_to_major.end(),
+                                  [&](int64_t d) { return shape.dim(d) > 1; });
+  return found == shape.minor_to_major.end() ? -1 : *found;
+}
+
+/// Whether a transpose puts elements beside each other in memory that lie apart in its operand, and the other way
+/// round, by sectors and more.
+bool is_turn(const hlo::Computation& computation, const Instruction& it) {
+  if (it.opcode != Opcode::Transpose) return false;
+  const hlo::Shape& from = computation.operand_shape(it, 0);
+  const int64_t inner = innermost_of(it.shape), before = innermost_of(from);
+  if (inner < 0 || it.dimensions()[static_cast<size_t>(inner)] == before) return false;
+  const int64_t elements = std::min(it.shape.dim(inner), from.dim(before));
+  return static_cast<double>(elements * hlo::byte_width(it.shape.type)) >= kSectorBytes;
+}
+
+/// Bytes that a kernel of reductions moves beside those of its arrays. Its threads follow memory in one direction. An
+/// array that lies across it, behind a transpose, moves a sector for each element: the smaller one of what lies along
+/// the reduced array and what lies across it. Small arrays stay in caches.
+double bytes_across(const PricedKernel& kernel, const ComputedOnce& together) {
+  const size_t count = kernel.instructions.size();
+  const auto any_turn = [](const PricedInstruction* it) { return it->turns; };
+  if (std::none_of(kernel.instructions.begin(), kernel.instructions.end(), any_turn)) return 0;
+  const auto elements = [&](size_t i) { return kernel.instructions[i]->counted.elements; };
+  InstructionId reduced = -1;
+  for (const InstructionId id : together.instructions) {
+    if (kernel.instructions[static_cast<size_t>(id)]->counted.opcode != Opcode::Reduce) continue;
+    for (const InstructionId operand : kernel.graph.operands_of(id)) {
+      if (reduced < 0 || elements(static_cast<size_t>(operand)) > elements(static_cast<size_t>(reduced)))
+        reduced = operand;
+    }
+  }
+  if (reduced < 0) return 0;
+  const double large = elements(static_cast<size_t>(reduced)) / 2;
+  // 0 along the reduced array, 1 across it, -1 not known yet: passed on between operands and users, both ways.
+  std::vector<int> across(count, -1);
+  across[static_cast<size_t>(reduced)] = 0;
+  bool changed = true;
+  const auto pass = [&](size_t from, size_t to, bool turns) {
+    if (across[from] < 0 || across[to] >= 0 || elements(to) < large) return;
+    across[to] = across[from] ^ (turns ? 1 : 0);
+    changed = true;
+  };
+  while (std::exchange(changed, false)) {
+    for (size_t i = 0; i < 2 * count; ++i) {
+      const size_t user = i < count ? count - 1 - i : i - count;
+      for (const InstructionId operand : kernel.graph.operands_of(static_cast<InstructionId>(user))) {
+        pass(user, static_cast<size_t>(operand), kernel.instructions[user]->turns);
+        pass(static_cast<size_t>(operand), user, kernel.instructions[user]->turns);
+      }
+    }
+  }
+  std::array<double, 2> bytes{};
+  const auto move = [&](size_t i) {
+    if (across[i] < 0) return;
+    bytes[static_cast<size_t>(across[i])] += std::max(elements(i) * kSectorBytes - kernel.instructions[i]->bytes, 0.0);
+  };
+  for (size_t i = 0; i < count; ++i) {
+    if (kernel.instructions[i]->counted.opcode == Opcode::Parameter) move(i);
+  }
+  for (const InstructionId root : kernel.graph.roots) move(static_cast<size_t>(root));
+  return std::min(bytes[0], bytes[1]);
+}
+
 /// Elements of the widest result that a thread computes at least: 16 bytes of them. What is the same for all elements,
 /// it computes once for these.
 double vector_of_results(const PricedKernel& kernel) {
@@ -173,6 +241,7 @@ PricedInstruction priced_instruction(const hlo::Module& module, hlo::Computation
   }
   priced.spreads = is_spread(from, it);
   const bool moves = it.opcode == Opcode::Reshape || it.opcode == Opcode::Slice || it.opcode == Opcode::Broadcast;
+  priced.turns = is_turn(from, it);
   priced.passes_on = hlo::is_elementwise(it.opcode) || moves;
   return priced;
 }
@@ -216,6 +285,7 @@ KernelWork kernel_work(const PricedKernel& kernel, const ComputedOnce& together)
   work.operations = work.operations * together.crowding + together.operations;
   work.cache_bytes += together.cache_bytes;
   double threads = together.threads;
+  work.memory_bytes += bytes_across(kernel, together);
   for (const InstructionId root : kernel.graph.roots) {
     const PricedInstruction& it = *kernel.instructions[static_cast<size_t>(root)];
     work.memory_bytes += it.bytes;

@@ -171,6 +171,51 @@ ENTRY e {{
   EXPECT_EQ(neither.cache_bytes, 3 * 4 * 512.0 * 400001);
 }
 
+/// Threads of a reduction follow memory in one direction: what lies across it moves a sector an element.
+TEST(FusionWork, CountsSectorsAcrossAReduction) {
+  const auto bytes = [](std::string_view rest, std::string_view result) {
+    const auto module = hlo::parse_module(fmt::format(R"(
+sum {{ a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b) }}
+ENTRY e {{
+  p = f32[4096,512] parameter(0)
+  q = f32[512,4096] parameter(1)
+  x = f32[4096,512] exponential(p)
+  zero = f32[] constant(0)
+  {}
+  ROOT t = (f32[512], {}) tuple(s, y)
+}})",
+                                                      rest, result));
+    EXPECT_TRUE(module) << module.error().message;
+    return kernel_work(**module, default_target()).memory_bytes;
+  };
+  const std::string_view sum = "s = f32[512] reduce(x, zero), dimensions={0}, to_apply=sum ";
+  const double array = 4 * 4096.0 * 512, small = 4 * 513;
+  const auto beside = [&](std::string_view y, std::string_view type) {
+    return bytes(fmt::format("{} y = {} {}", sum, type, y), type) - small;
+  };
+  EXPECT_EQ(beside("negate(x)", "f32[4096,512]"), 2 * array);
+  // Written across, and read across: q takes part in what is written along p.
+  EXPECT_EQ(beside("transpose(x), dimensions={1,0}", "f32[512,4096]"), 9 * array);
+  EXPECT_EQ(bytes(fmt::format("{} u = f32[4096,512] transpose(q), dimensions={{1,0}} y = f32[4096,512] add(x, u)", sum),
+                  "f32[4096,512]") -
+                small,
+            10 * array);
+  // All of it across: threads follow the array.
+  EXPECT_EQ(bytes("t1 = f32[512,4096] transpose(x), dimensions={1,0} s = f32[512] reduce(t1, zero), dimensions={1}, "
+                  "to_apply=sum y = f32[4096,512] negate(x)",
+                  "f32[4096,512]") -
+                small,
+            2 * array);
+  // A few elements beside each other are a sector's or less, however they lie.
+  EXPECT_NEAR(bytes("s = f32[512] reduce(x, zero), dimensions={0}, to_apply=sum b = f32[4096,128,4] reshape(x) y = "
+                    "f32[4096,4,128] transpose(b), dimensions={0,2,1}",
+                    "f32[4096,4,128]") -
+                  small,
+              2 * array, 1);
+}
+
 TEST(FusionWork, CountsAPassForAllItsReductions) {
   const auto work = [](int64_t length, const char* more) {
     const auto module = hlo::parse_module(fmt::format(R"(

@@ -20,6 +20,7 @@ struct PricedInstruction {
   int widest = 0;            ///< bytes of an element of its widest array
   bool spreads = false;      ///< elements beside each other in memory are the same
   bool passes_on = false;    ///< if its elements beside each other are the same, so are those it reads
+  bool turns = false;        ///< a transpose: elements beside each other in memory lie apart in the operand
 };
 PricedInstruction priced_instruction(const hlo::Module& module, hlo::ComputationId computation,
                                      hlo::InstructionId instruction);
