@@ -72,7 +72,7 @@ def for_numpy(array):
 def save(path, array):
     """Floats that NumPy lacks as raw bytes, which are of the parameter's type."""
     array = np.asarray(array)
-    narrow = array.dtype.kind not in "biufc" and array.dtype.name not in ("int4", "uint4")
+    narrow = array.dtype.isbuiltin != 1 and array.dtype.name not in ("int4", "uint4")
     np.save(path, array.view(f"V{array.itemsize}") if narrow else for_numpy(array))
 
 
@@ -440,6 +440,7 @@ def main():
     import module_odd_operators  # noqa: F401
     import module_odd_shapes  # noqa: F401
     import module_odd_windows  # noqa: F401
+    import module_outside  # noqa: F401
     part, parts = map(int, options.part.split("/"))
     chosen = {name: module for name, module in MODULES.items()
               if any(one in name or one == module.family for one in options.only.split(","))}
