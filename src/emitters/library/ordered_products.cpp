@@ -221,12 +221,14 @@ class Orderer : hlo::EntryRewriter {
     for (const Order& order : orders_of_result(it.shape, labels, wanted)) add(order);
     const Dimensions lies_left = labels_in_memory(it.operands[0], labels.lhs, labels.rank);
     const Dimensions lies_right = labels_in_memory(it.operands[1], labels.rhs, labels.rank);
-    for (const Dimensions* rows : {&all, &lies_left, &wanted}) {
-      for (const Dimensions* columns : {&all, &lies_right, &wanted}) {
-        for (const bool swapped : {false, true}) {
-          Dimensions l = part(*rows, left), r = part(*columns, right);
-          if (swapped) std::swap(l, r);
-          add({swapped, part(all, batch), l, r});
+    for (const Dimensions* batches : {&all, &lies_left, &lies_right, &wanted}) {
+      for (const Dimensions* rows : {&all, &lies_left, &wanted}) {
+        for (const Dimensions* columns : {&all, &lies_right, &wanted}) {
+          for (const bool swapped : {false, true}) {
+            Dimensions l = part(*rows, left), r = part(*columns, right);
+            if (swapped) std::swap(l, r);
+            add({swapped, part(*batches, batch), l, r});
+          }
         }
       }
     }
