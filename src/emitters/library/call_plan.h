@@ -39,6 +39,8 @@ std::optional<double> constant_value(const hlo::Computation& computation, hlo::I
 /// The type as the libraries name it.
 std::optional<DType> library_type(hlo::ElementType type);
 
+/// Whether a product lies as HLO says, has elements of the library's types, and is none that a kernel computes.
+bool is_for_library(const hlo::Computation& computation, hlo::InstructionId dot);
 /// Error (Unsupported): why no library computes it.
 Result<CallPlan> plan_product(const hlo::Computation& computation, const Users& users, hlo::InstructionId dot);
 Result<CallPlan> plan_convolution(const hlo::Computation& computation, const Users& users,

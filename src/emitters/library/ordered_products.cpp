@@ -138,9 +138,7 @@ class Orderer : hlo::EntryRewriter {
   void decide(InstructionId id) {
     const Instruction& it = from_[id];
     const Shape& lhs = from_.operand_shape(it, 0);
-    const Shape& rhs = from_.operand_shape(it, 1);
-    if (!it.shape.has_default_layout() || !library_type(lhs.type) || !library_type(rhs.type)) return;
-    if (it.shape.element_count() == 0 || lhs.element_count() == 0 || product_shape(from_, id)) return;
+    if (!is_for_library(from_, id)) return;
     const Labels labels = labels_of(from_, it);
     const Dimensions wanted = wanted_order(id);
     std::optional<Candidate> given, best;

@@ -11,6 +11,7 @@
 #include "emitters/library/padded_products.h"
 #include "emitters/library/shared_products.h"
 #include "emitters/library/split_products.h"
+#include "emitters/library/unbatched_products.h"
 #include "hlo/compute.h"
 #include "hlo/entry_rewriter.h"
 
@@ -445,7 +446,7 @@ class Preparer : hlo::EntryRewriter {
 hlo::Module prepare_for_libraries(const hlo::Module& module, const Target& target, LibraryUse use) {
   hlo::Module prepared = Preparer(with_narrow_products(module, target, use), target, use).run();
   prepared = with_padded_convolutions(prepared, target);
-  prepared = with_ordered_products(with_split_products(prepared, use), target, use);
+  prepared = with_ordered_products(with_split_products(with_unbatched_products(prepared, use), use), target, use);
   const hlo::Module padded = with_padded_products(prepared, target, use);
   return with_shared_products(padded, target, use);
 }

@@ -1,6 +1,7 @@
 // Products of HLO as strided products of matrices.
 #include <numeric>
 
+#include "emitters/kinds/product/product.h"
 #include "emitters/library/call_plan.h"
 
 namespace strata::emitters {
@@ -370,6 +371,14 @@ class ProductPlanner {
 };
 
 }  // namespace
+
+bool is_for_library(const Computation& computation, InstructionId dot) {
+  const Instruction& it = computation[dot];
+  const hlo::Shape& lhs = computation.operand_shape(it, 0);
+  const hlo::Shape& rhs = computation.operand_shape(it, 1);
+  return it.shape.has_default_layout() && library_type(lhs.type) && library_type(rhs.type) &&
+         it.shape.element_count() > 0 && lhs.element_count() > 0 && !product_shape(computation, dot);
+}
 
 Result<CallPlan> plan_product(const Computation& computation, const Users& users, InstructionId dot) {
   STRATA_TRY(CallPlan plan, ProductPlanner(computation, users, dot).plan());

@@ -8,7 +8,6 @@
 #include <optional>
 
 #include "emitters/kinds/memory_views.h"
-#include "emitters/kinds/product/product.h"
 #include "emitters/library/call_plan.h"
 #include "hlo/entry_rewriter.h"
 
@@ -69,7 +68,7 @@ class Splitter : hlo::EntryRewriter {
   hlo::Module run() {
     return rewrite([&](const Instruction& it, const Instruction&) -> std::optional<InstructionId> {
       const auto id = static_cast<InstructionId>(&it - from_.instructions.data());
-      if (it.opcode != Opcode::Dot || !is_taken(id)) return std::nullopt;
+      if (it.opcode != Opcode::Dot || !is_for_library(from_, id)) return std::nullopt;
       const std::optional<Split> split = split_of(it);
       return split && lies_in_another_order(*split) ? std::optional(written(it, *split)) : std::nullopt;
     });
@@ -86,14 +85,6 @@ class Splitter : hlo::EntryRewriter {
   struct Split {
     std::array<Side, 2> sides;
   };
-
-  bool is_taken(InstructionId id) const {
-    const Instruction& it = from_[id];
-    const auto lies = [&](size_t side) { return from_.operand_shape(it, side).has_default_layout(); };
-    return it.shape.has_default_layout() && lies(0) && lies(1) && it.shape.element_count() > 0 &&
-           from_.operand_shape(it, 0).element_count() > 0 && library_type(from_.operand_shape(it, 0).type) &&
-           library_type(from_.operand_shape(it, 1).type) && !product_shape(from_, id);
-  }
 
   Merged merged(InstructionId id) const {
     Merged made{id, {}};

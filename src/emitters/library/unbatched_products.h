@@ -1,0 +1,14 @@
+// Products of batches for which one operand is the same.
+#pragma once
+
+#include "emitters/library/calls.h"
+
+namespace strata::emitters {
+
+/// Products of the entry that the library may take, all batches of which one operand or the other repeats by a
+/// broadcast: without batches. Those that one operand repeats are rows or columns of the other operand, so that
+/// with_ordered_products may take them in any order, or as batches again. Frontends write the product of an array of
+/// three dimensions by a matrix so.
+hlo::Module with_unbatched_products(const hlo::Module& module, LibraryUse use);
+
+}  // namespace strata::emitters
