@@ -55,6 +55,33 @@ ENTRY e {{
   EXPECT_GT(operations("size=3x3 pad=1_1x1_1 lhs_dilate=2x2", 1023), 8.9 * sine);
 }
 
+/// The sums of three terms are no kernel of their own, though they read more than the reduction of rows.
+TEST(Fusion, ShortReductionsJoinLongOnesThatReadLess) {
+  const auto module = hlo::parse_module(R"(HloModule m
+sum { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b) }
+most { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] maximum(a, b) }
+ENTRY e {
+  x = f32[5,1021,3] parameter(0)
+  d = f32[5,1021] parameter(1)
+  m = f32[5,3] parameter(2)
+  zero = f32[] constant(0)
+  low = f32[] constant(-inf)
+  b = f32[5,1021,3] broadcast(m), dimensions={0,2}
+  s = f32[5,1021,3] subtract(x, b)
+  q = f32[5,1021,3] multiply(s, s)
+  r = f32[5,1021] reduce(q, zero), dimensions={2}, to_apply=sum
+  n = f32[5,1021] minimum(d, r)
+  f = f32[5] reduce(n, low), dimensions={1}, to_apply=most
+  ROOT t = (f32[5,1021], f32[5]) tuple(n, f)
+})");
+  ASSERT_TRUE(module) << module.error().to_string();
+  EXPECT_EQ(fuse(**module, default_target(), Parameters::Kept).size(), 1U);
+}
+
 /// Outputs of all places and features share the images, and all images the filters.
 TEST(FusionWork, CountsAllTermsOfPaddedConvolutions) {
   const auto module = hlo::parse_module(R"(HloModule m

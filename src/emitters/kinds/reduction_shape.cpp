@@ -4,6 +4,7 @@
 #include <numeric>
 #include <optional>
 
+#include "hlo/indexing/evaluations.h"
 #include "hlo/indexing/operand_maps.h"
 
 namespace strata::emitters {
@@ -137,6 +138,16 @@ std::vector<DimensionGroup> in_pieces(std::vector<DimensionGroup> groups, const 
   return groups;
 }
 
+/// Whether a reduction has few terms, which neighbouring threads read without gaps: beside each other's, or each its
+/// own from one sector of memory.
+bool is_part_of_element(const hlo::Computation& computation, const hlo::Instruction& it) {
+  constexpr int64_t kSectorBytes = 32;
+  if (indexing::is_long_reduction(computation, it)) return false;
+  const hlo::Shape& operand = computation.operand_shape(it, 0);
+  const std::vector<DimensionGroup> groups = dimension_groups(operand, it.dimensions());
+  return groups.empty() || !groups.back().reduced || groups.back().size * hlo::byte_width(operand.type) <= kSectorBytes;
+}
+
 /// Whether a fusion writes arrays as large as what is reduced: its kernel goes through that again.
 bool writes_elements(const hlo::Computation& computation, int64_t elements) {
   const hlo::Shape& root = computation.root_instruction().shape;
@@ -156,6 +167,12 @@ Result<ReductionHeroes> find_reductions(const hlo::Computation& computation) {
       reductions.push_back(static_cast<InstructionId>(i));
   }
   if (reductions.empty()) return unsupported("there is no reduction");
+  // Such as threads compute as parts of elements are no heroes beside long ones, however much they read in all.
+  const auto is_part = [&](InstructionId id) { return is_part_of_element(computation, computation[id]); };
+  const bool beside_long = std::any_of(reductions.begin(), reductions.end(), [&](InstructionId id) {
+    return indexing::is_long_reduction(computation, computation[id]);
+  });
+  if (beside_long) std::erase_if(reductions, is_part);
   const InstructionId largest =
       *std::max_element(reductions.begin(), reductions.end(),
                         [&](InstructionId a, InstructionId b) { return elements(a) < elements(b); });
@@ -179,7 +196,7 @@ Result<ReductionHeroes> find_reductions(const hlo::Computation& computation) {
       result.heroes.push_back(
           {id, stages[i], operand_index(groups_of(id), shape), result_index(groups_of(id), shape, it.dimensions())});
       result.stages = std::max(result.stages, ++stages[i]);
-    } else if (elements(id) > 1024 && elements(id) * 32 > elements(largest)) {
+    } else if (elements(id) > 1024 && elements(id) * 32 > elements(largest) && !(beside_long && is_part(id))) {
       return unsupported("{} and {} reduce arrays of different shapes", computation[largest].name, it.name);
     }
   }

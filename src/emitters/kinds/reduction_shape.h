@@ -36,8 +36,9 @@ struct StagedInput {
   indexing::IndexingMap index;  ///< from the groups to an index of it
 };
 
-/// The heroes of a fusion: its largest reduction and all others of the same groups. A run of reduced dimensions may be
-/// two groups, where what is broadcast along some of them would be read element by element otherwise.
+/// The heroes of a fusion: its largest reduction and all others of the same groups. Those of few terms (at most
+/// indexing::kFewTerms), which threads read without gaps, are heroes only where none is longer. A run of reduced
+/// dimensions may be two groups, where what is broadcast along some of them would be read element by element otherwise.
 struct ReductionHeroes {
   std::vector<DimensionGroup> groups;
   std::vector<ReductionHero> heroes;  ///< in order of stages

@@ -265,6 +265,38 @@ TEST(Reduction, SeveralRootsAndSideOutputs) {
   check(text, "row reduction");
 }
 
+/// Each thread adds up the few terms of an element of the row, whose arrays are larger than the row's own.
+TEST(Reduction, ShortReductionsArePartsOfElements) {
+  const auto text = [](const std::string& larger, const std::string& rows, const std::string& results,
+                       const std::string& terms, const std::string& reduced) {
+    return kCombiners + fmt::format(R"(ENTRY e {{
+  x = {0} parameter(0)
+  y = {1} parameter(1)
+  zero = f32[] constant(0)
+  low = f32[] constant(-inf)
+  q = {0} multiply(x, x)
+  s = {1} reduce(q, zero), dimensions={{{3}}}, to_apply=add
+  n = {1} minimum(y, s)
+  m = {2} reduce(n, low), dimensions={{{4}}}, to_apply=max
+  t = {2} reduce(n, zero), dimensions={{{4}}}, to_apply=add
+  ROOT all = ({1}, {2}, {2}) tuple(n, m, t)
+}}
+)",
+                                    larger, rows, results, terms, reduced);
+  };
+  check(text("f32[5,1021,3]", "f32[5,1021]", "f32[5]", "2", "1"), "row reduction");
+  check(text("f32[63,5,700]", "f32[5,700]", "f32[5]", "0", "1"), "row reduction");
+  check(text("f32[301,12,5]", "f32[301,12]", "f32[12]", "2", "0"), "column reduction");
+  // Alone they are still what the kernel is about.
+  check(kCombiners + R"(ENTRY e {
+  x = f32[500,40] parameter(0)
+  zero = f32[] constant(0)
+  s = f32[500] reduce(x, zero), dimensions={1}, to_apply=add
+  ROOT r = f32[500] sine(s)
+})",
+        "multi-row reduction");
+}
+
 TEST(Reduction, EpiloguesOfOtherShapes) {
   const std::string text = kCombiners + R"(ENTRY e {
   x = f32[2,350,4] parameter(0)
@@ -554,6 +586,15 @@ TEST(Reduction, SaysWhyNot) {
   s = f32[40] reduce(x, zero), dimensions={1}, to_apply=add
   c = f32[40] reduce(x, zero), dimensions={0}, to_apply=add
   ROOT d = (f32[40], f32[40]) tuple(s, c)
+})"),
+              HasSubstr("reduce arrays of different shapes"));
+  // Threads that sum the short rows one by one would each read sectors of their own.
+  EXPECT_THAT(why(kCombiners + R"(ENTRY e {
+  x = f32[5,1021,30] parameter(0)
+  zero = f32[] constant(0)
+  s = f32[5,1021] reduce(x, zero), dimensions={2}, to_apply=add
+  low = f32[] constant(-inf)
+  ROOT m = f32[5] reduce(s, low), dimensions={1}, to_apply=max
 })"),
               HasSubstr("reduce arrays of different shapes"));
 }
