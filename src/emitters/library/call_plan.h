@@ -39,7 +39,7 @@ std::optional<double> constant_value(const hlo::Computation& computation, hlo::I
 /// The type as the libraries name it.
 std::optional<DType> library_type(hlo::ElementType type);
 
-/// Whether a product lies as HLO says, has elements of the library's types, and is none that a kernel computes.
+/// Whether a product lies as HLO says and has elements, of types that the library may take.
 bool is_for_library(const hlo::Computation& computation, hlo::InstructionId dot);
 /// Error (Unsupported): why no library computes it.
 Result<CallPlan> plan_product(const hlo::Computation& computation, const Users& users, hlo::InstructionId dot);

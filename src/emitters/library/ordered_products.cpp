@@ -138,7 +138,7 @@ class Orderer : hlo::EntryRewriter {
   void decide(InstructionId id) {
     const Instruction& it = from_[id];
     const Shape& lhs = from_.operand_shape(it, 0);
-    if (!is_for_library(from_, id)) return;
+    if (!is_for_library(from_, id) || product_shape(from_, id)) return;
     const Labels labels = labels_of(from_, it);
     const Dimensions wanted = wanted_order(id);
     std::optional<Candidate> given, best;

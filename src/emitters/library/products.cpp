@@ -1,7 +1,6 @@
 // Products of HLO as strided products of matrices.
 #include <numeric>
 
-#include "emitters/kinds/product/product.h"
 #include "emitters/library/call_plan.h"
 
 namespace strata::emitters {
@@ -377,7 +376,7 @@ bool is_for_library(const Computation& computation, InstructionId dot) {
   const hlo::Shape& lhs = computation.operand_shape(it, 0);
   const hlo::Shape& rhs = computation.operand_shape(it, 1);
   return it.shape.has_default_layout() && library_type(lhs.type) && library_type(rhs.type) &&
-         it.shape.element_count() > 0 && lhs.element_count() > 0 && !product_shape(computation, dot);
+         it.shape.element_count() > 0 && lhs.element_count() > 0;
 }
 
 Result<CallPlan> plan_product(const Computation& computation, const Users& users, InstructionId dot) {

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "emitters/kinds/memory_views.h"
+#include "emitters/kinds/product/product.h"
 #include "emitters/library/call_plan.h"
 #include "hlo/entry_rewriter.h"
 
@@ -68,7 +69,7 @@ class Splitter : hlo::EntryRewriter {
   hlo::Module run() {
     return rewrite([&](const Instruction& it, const Instruction&) -> std::optional<InstructionId> {
       const auto id = static_cast<InstructionId>(&it - from_.instructions.data());
-      if (it.opcode != Opcode::Dot || !is_for_library(from_, id)) return std::nullopt;
+      if (it.opcode != Opcode::Dot || !is_for_library(from_, id) || product_shape(from_, id)) return std::nullopt;
       const std::optional<Split> split = split_of(it);
       return split && lies_in_another_order(*split) ? std::optional(written(it, *split)) : std::nullopt;
     });
