@@ -218,7 +218,7 @@ ENTRY e {{
     return kernel_work(**module, default_target()).memory_bytes;
   };
   const std::string_view sum = "s = f32[512] reduce(x, zero), dimensions={0}, to_apply=sum ";
-  const double array = 4 * 4096.0 * 512, small = 4 * 513;
+  const double array = 4 * 4096.0 * 512, small = 4 * 512;
   const auto beside = [&](std::string_view y, std::string_view type) {
     return bytes(fmt::format("{} y = {} {}", sum, type, y), type) - small;
   };

@@ -10,7 +10,8 @@ namespace {
 
 class UnbatchedProductsTest : public LibraryCallsTest {};
 
-/// As torch writes the product of an array whose batches are not first by a matrix: one product of all rows.
+/// As torch writes the product of an array whose batches are not first by a matrix: one product of all rows, which a
+/// kernel puts into their order.
 TEST_F(UnbatchedProductsTest, BatchesOfOneMatrixAreRows) {
   EXPECT_EQ(explained_work(R"(HloModule m
 
@@ -25,7 +26,7 @@ ENTRY e {
   ROOT s = bf16[499,7,776] sine(d)
 }
 )"),
-            "bf16 3493×776×1024, algorithm 0; kernel; ");
+            "kernel; bf16 3493×776×1024, algorithm 0; kernel; ");
 }
 
 /// Both sides may repeat batches, each its own, and other dimensions too.
