@@ -1,6 +1,7 @@
 #include "support/json_text.h"
 
 #include <cassert>
+#include <cctype>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -71,7 +72,9 @@ class Check : public nlohmann::json_sax<Json> {
     if (error.id == kNumberTooLarge)
       return fail(position - token.size(), fmt::format("the number {} is too large", cut(token)));
     // `position` counts from 1 and is one past the end where the text ends too early.
-    return fail(std::min(text_.size(), position == 0 ? 0 : position - 1), "this is no JSON");
+    const size_t at = std::min(text_.size(), position == 0 ? 0 : position - 1);
+    const std::string_view word = word_at(at);
+    return fail(at, is_float(word) ? fmt::format("'{}' is no number of JSON", word) : "this is no JSON");
   }
 
   static std::string cut(std::string text) {
@@ -85,6 +88,19 @@ class Check : public nlohmann::json_sax<Json> {
 
  private:
   size_t done() const { return static_cast<size_t>(read_ - text_.data()); }
+  std::string_view word_at(size_t at) const {
+    const auto is_letter = [&](size_t n) { return std::isalpha(static_cast<unsigned char>(text_[n])) != 0; };
+    size_t begin = at, end = at;
+    while (begin > 0 && is_letter(begin - 1)) --begin;
+    while (end < text_.size() && is_letter(end)) ++end;
+    return text_.substr(begin, end - begin);
+  }
+  /// What other languages write for floats that are no numbers or infinite.
+  static bool is_float(std::string_view word) {
+    std::string small(word);
+    for (char& c : small) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    return small == "nan" || small == "inf" || small == "infinity";
+  }
   bool open() {
     keys_.emplace_back();
     if (static_cast<int>(keys_.size()) <= most_nested_) return true;
@@ -112,6 +128,8 @@ class Check : public nlohmann::json_sax<Json> {
 
 template <class Json>
 Result<Json> parse_json(std::string_view text, int most_nested) {
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   STRATA_CHECK(Check<Json>(text, most_nested).run());
   Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   assert(!json.is_discarded());

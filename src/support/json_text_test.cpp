@@ -22,7 +22,12 @@ TEST(JsonText, ErrorsNameLineAndColumn) {
   EXPECT_EQ(message(""), "1:1: this is no JSON");
   EXPECT_EQ(message("{\n \"a\": \n"), "3:1: this is no JSON");
   EXPECT_EQ(message("{} x"), "1:4: this is no JSON");
-  EXPECT_EQ(message("[nan]"), "1:3: this is no JSON");
+  EXPECT_EQ(message("[nan]"), "1:3: 'nan' is no number of JSON");
+  EXPECT_EQ(message("{\"a\": NaN}"), "1:7: 'NaN' is no number of JSON");
+  EXPECT_EQ(message("[-Infinity]"), "1:3: 'Infinity' is no number of JSON");
+  EXPECT_EQ(message("[nothing]"), "1:3: this is no JSON");
+  EXPECT_EQ(message("\xef\xbb\xbf[1]"), "none") << "a mark of byte order";
+  EXPECT_EQ(message("\xef\xbb\xbf[1,]"), "1:4: this is no JSON");
   EXPECT_EQ(message("[1,\n 1e999]"), "2:2: the number 1e999 is too large");
   EXPECT_EQ(message("-1e999"), "1:1: the number -1e999 is too large");
   EXPECT_EQ(message(std::string(400, '9')), "1:1: the number " + std::string(60, '9') + "… is too large");
