@@ -45,15 +45,19 @@ tl::unexpected<Error> only(const char* key, const Json& value, std::string_view 
   return with_remedy(unsupported("{}", shown(key, value)), fmt::format("supported: {}", supported));
 }
 
-Result<int64_t> size(const Json& object, const char* key, std::optional<int64_t> otherwise = {}) {
+Result<int64_t> size(const Json& object, const char* key) {
   const Json& value = value_of(object, key);
-  if (value.is_null()) {
-    if (otherwise) return *otherwise;
-    return missing(key);
-  }
+  if (value.is_null()) return missing(key);
   if (!value.is_number_integer() || value.get<double>() < 1 || value.get<double>() > static_cast<double>(kMostSize))
     return with_remedy(invalid("{}", shown(key, value)), fmt::format("write an integer from 1 to {}", kMostSize));
   return value.get<int64_t>();
+}
+
+/// What is taken for a key that is missing.
+template <class Value>
+Value assume(ModelConfig& config, const char* key, Value value, bool in_shapes = false) {
+  config.assumed.push_back({key, fmt::format("{}", value), in_shapes});
+  return value;
 }
 
 Result<double> positive(const Json& object, const char* key) {
@@ -101,7 +105,6 @@ Result<void> check_what_is_not_supported(const Json& json, ModelFamily family) {
       if (type != "full_attention") return only("layer_types", layer_types, "\"full_attention\" in all layers");
   }
   STRATA_CHECK(only_word(json, "hidden_act", "silu"));
-  for (const char* key : {"torch_dtype", "dtype"}) STRATA_CHECK(only_word(json, key, "bfloat16"));
   const Json& quantization = value_of(json, "quantization_config");
   if (!quantization.is_null()) return only("quantization_config", quantization, "none: weights in bfloat16");
   const Json& partial = value_of(json, "partial_rotary_factor");
@@ -154,13 +157,14 @@ Result<void> read_rope(const Json& json, ModelConfig& config) {
   }
   config.rope_scaling = scaling;
   const Json& theta = value_of(json, "rope_theta");
-  if (now.is_null()) {
-    STRATA_TRY(config.rope_theta, positive(json, "rope_theta"));
-    return {};
+  const bool has_new_theta = now.is_object() && !value_of(now, "rope_theta").is_null();
+  if (theta.is_null() && !has_new_theta) {
+    config.rope_theta = assume(config, "rope_theta", 10000.0);
+  } else {
+    STRATA_TRY(config.rope_theta, positive(has_new_theta ? now : json, "rope_theta"));
   }
+  if (now.is_null()) return {};
   STRATA_TRY(config.rope_scaling, read_scaling(now, "rope_parameters"));
-  const bool has_theta = !value_of(now, "rope_theta").is_null();
-  STRATA_TRY(config.rope_theta, positive(has_theta ? now : json, "rope_theta"));
   if ((!old.is_null() && scaling != config.rope_scaling) || (!theta.is_null() && theta != config.rope_theta)) {
     return with_remedy(invalid("'rope_parameters' differs from 'rope_theta' and 'rope_scaling'"),
                        "leave one of the two forms out");
@@ -218,7 +222,11 @@ Result<ModelConfig> parse_config(std::string_view text) {
                                        key, otherwise));
     }
   }
-  STRATA_TRY(config.num_key_value_heads, size(json, "num_key_value_heads", config.num_attention_heads));
+  const auto size_or = [&](const char* key, int64_t otherwise, bool in_shapes) -> Result<int64_t> {
+    if (value_of(json, key).is_null()) return assume(config, key, otherwise, in_shapes);
+    return size(json, key);
+  };
+  STRATA_TRY(config.num_key_value_heads, size_or("num_key_value_heads", config.num_attention_heads, true));
   if (config.num_attention_heads % config.num_key_value_heads != 0) {
     return with_remedy(invalid("'num_key_value_heads' is {}, which does not divide 'num_attention_heads', {}",
                                config.num_key_value_heads, config.num_attention_heads),
@@ -226,13 +234,18 @@ Result<ModelConfig> parse_config(std::string_view text) {
   }
   const bool whole = config.hidden_size % config.num_attention_heads == 0;
   if (!whole && value_of(json, "head_dim").is_null()) return missing("head_dim");
-  STRATA_TRY(config.head_dim, size(json, "head_dim", config.hidden_size / config.num_attention_heads));
+  STRATA_TRY(config.head_dim, size_or("head_dim", config.hidden_size / config.num_attention_heads, true));
   if (config.head_dim % 2 != 0)
     return with_remedy(invalid("'head_dim' is {}", config.head_dim), "rotary angles need an even number");
   STRATA_TRY(config.intermediate_size, size(json, "intermediate_size"));
   STRATA_TRY(config.vocab_size, size(json, "vocab_size"));
-  STRATA_TRY(config.max_position_embeddings, size(json, "max_position_embeddings"));
-  STRATA_TRY(config.rms_norm_eps, positive(json, "rms_norm_eps"));
+  STRATA_TRY(config.max_position_embeddings,
+             size_or("max_position_embeddings", config.family == ModelFamily::Qwen3 ? 32768 : 2048, false));
+  if (value_of(json, "rms_norm_eps").is_null()) {
+    config.rms_norm_eps = assume(config, "rms_norm_eps", 1e-6);
+  } else {
+    STRATA_TRY(config.rms_norm_eps, positive(json, "rms_norm_eps"));
+  }
   STRATA_CHECK(read_rope(json, config));
   STRATA_TRY(config.tie_word_embeddings, flag(json, "tie_word_embeddings", false));
   STRATA_TRY(config.eos_token_ids, read_eos(json, config.vocab_size));
@@ -247,6 +260,16 @@ Result<ModelConfig> load_config(const std::string& path) {
   auto config = parse_config(text);
   if (!config) return tl::unexpected(config.error().within(shown_path(file)));
   return config;
+}
+
+std::vector<std::string> notes_of(const ModelConfig& config) {
+  std::vector<std::string> notes;
+  for (const AssumedKey& one : config.assumed) {
+    if (!one.in_shapes)
+      notes.push_back(
+          fmt::format("the configuration has no '{}'; {} is taken, as transformers does", one.key, one.value));
+  }
+  return notes;
 }
 
 std::vector<std::string> preset_names() {

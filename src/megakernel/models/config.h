@@ -28,6 +28,14 @@ struct RopeScaling {
   bool operator==(const RopeScaling&) const = default;
 };
 
+/// A key that a config.json lacks, and what is taken for it, as transformers does.
+struct AssumedKey {
+  std::string key;
+  std::string value;
+  bool in_shapes = false;  ///< weights of a model with another value have other shapes
+  bool operator==(const AssumedKey&) const = default;
+};
+
 /// Names are those of config.json. Queries have num_attention_heads · head_dim columns, which need not be hidden_size.
 struct ModelConfig {
   ModelFamily family = ModelFamily::Llama;
@@ -44,6 +52,7 @@ struct ModelConfig {
   std::optional<RopeScaling> rope_scaling;
   bool tie_word_embeddings = false;  ///< the head's matrix is that of the embeddings
   std::vector<int64_t> eos_token_ids;
+  std::vector<AssumedKey> assumed;
   bool operator==(const ModelConfig&) const = default;
 
   /// Query heads that share a head of keys and values.
@@ -53,11 +62,15 @@ struct ModelConfig {
 };
 
 /// Reads the text of a config.json. Both forms of transformers are understood: rope_theta and rope_scaling, or
-/// rope_parameters; torch_dtype, or dtype. Defaults are those of transformers; rope_theta has none here, nor have a
-/// Qwen3's head_dim and num_key_value_heads: those of transformers are one model's, whatever the other sizes. Errors
-/// name the key: InvalidInput where a value makes no sense, Unsupported, with what is supported, where it asks for
-/// another model_type, biases, a sliding window, another rope_type, activation or dtype, or quantisation.
+/// rope_parameters. torch_dtype and dtype are not read: weights say themselves what they are. Defaults are those of
+/// transformers 5 (`assumed`); sizes have none here, nor have a Qwen3's head_dim and num_key_value_heads: those of
+/// transformers are one model's, whatever the other sizes. Errors name the key: InvalidInput where a value makes no
+/// sense, Unsupported, with what is supported, where it asks for another model_type, biases, a sliding window, another
+/// rope_type or activation, or quantisation.
 Result<ModelConfig> parse_config(std::string_view text);
+
+/// What a user should know: keys that the file lacks and that no weight would show to be wrong, a sentence each.
+std::vector<std::string> notes_of(const ModelConfig& config);
 
 /// Reads a config.json, or the one in a folder. Error (Environment) where it cannot be read.
 Result<ModelConfig> load_config(const std::string& path);

@@ -85,6 +85,7 @@ TEST(Config, FormsOfOldAndNewTransformersMeanTheSame) {
 
 TEST(Config, MissingKeysHaveTheDefaultsOfTransformers) {
   Json json = published("llama-3-8b");
+  EXPECT_TRUE(notes_of(config_of(json)).empty()) << "the shapes of weights show head_dim";
   for (const char* key : {"num_key_value_heads", "tie_word_embeddings", "eos_token_id", "attention_bias", "torch_dtype",
                           "hidden_act", "architectures", "rope_scaling"})
     json.erase(key);
@@ -92,11 +93,42 @@ TEST(Config, MissingKeysHaveTheDefaultsOfTransformers) {
   EXPECT_EQ(config.num_key_value_heads, 32);
   EXPECT_FALSE(config.tie_word_embeddings);
   EXPECT_TRUE(config.eos_token_ids.empty());
-  for (const char* key : {"model_type", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size",
-                          "vocab_size", "max_position_embeddings", "rms_norm_eps", "rope_theta"}) {
+  for (const char* key :
+       {"model_type", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size"}) {
     Json without = json;
     without.erase(key);
     EXPECT_THAT(error_of(without), HasSubstr(fmt::format("has no '{}'", key)));
+  }
+}
+
+/// As transformers 5 has them, in both forms of the file, and told where no weight would show them to be wrong.
+TEST(Config, OldFilesLackWhatHadOneValue) {
+  for (const char* name : {"llama-3-8b", "qwen3-8b"}) {
+    Json json = published(name);
+    for (const char* key : {"rope_theta", "rms_norm_eps", "max_position_embeddings"}) json.erase(key);
+    Json null = json;
+    null["rope_theta"] = nullptr;
+    Json now = json;
+    now["rope_parameters"] = {{"rope_type", "default"}};
+    for (const Json& one : {json, null, now}) {
+      const ModelConfig config = config_of(one);
+      EXPECT_EQ(config.rope_theta, 10000);
+      EXPECT_EQ(config.rms_norm_eps, 1e-6);
+      EXPECT_EQ(config.max_position_embeddings, config.family == ModelFamily::Qwen3 ? 32768 : 2048);
+      EXPECT_THAT(notes_of(config),
+                  testing::ElementsAre(HasSubstr("no 'max_position_embeddings'"), HasSubstr("no 'rms_norm_eps'; 1e-06"),
+                                       "the configuration has no 'rope_theta'; 10000 is taken, as transformers does"));
+    }
+  }
+}
+
+TEST(Config, WeightsSayTheirTypeThemselves) {
+  for (const char* key : {"torch_dtype", "dtype"}) {
+    for (const char* type : {"float16", "float32", "bfloat16"}) {
+      Json json = published("llama-3-8b");
+      json[key] = type;
+      EXPECT_EQ(config_of(json), config_of(published("llama-3-8b")));
+    }
   }
 }
 
@@ -156,8 +188,6 @@ TEST(Config, WhatIsNotSupportedIsNamedWithWhatIs) {
       {"qwen3-8b", "attention_bias", true, "false"},
       {"llama-3.2-1b", "mlp_bias", true, "false"},
       {"llama-3-8b", "hidden_act", "gelu", "silu"},
-      {"llama-3-8b", "torch_dtype", "float16", "bfloat16"},
-      {"llama-3-8b", "dtype", "float32", "bfloat16"},
       {"llama-3-8b", "quantization_config", {{"quant_method", "fp8"}}, "bfloat16"},
       {"llama-3-8b", "partial_rotary_factor", 0.5, "1"},
       {"llama-3-8b", "rope_type", "yarn", "\"llama3\""},

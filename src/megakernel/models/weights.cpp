@@ -1,6 +1,7 @@
 #include "megakernel/models/weights.h"
 
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <numbers>
@@ -20,6 +21,7 @@ using Json = nlohmann::json;
 
 constexpr const char* kEmbeddings = "model.embed_tokens.weight";
 constexpr const char* kHead = "lm_head.weight";
+constexpr const char* kFrequencies = "rotary_emb.inv_freq";
 constexpr const char* kIndexName = "model.safetensors.index.json";
 constexpr const char* kFileName = "model.safetensors";
 
@@ -96,8 +98,19 @@ Result<std::vector<SafetensorsFile>> open_files(const std::string& path) {
   return files;
 }
 
+/// What to do about shapes that are not those of the configuration, whose missing keys may be why.
+std::string remedy_of_shapes(const ModelConfig& config) {
+  std::string text = "give the config.json and the weights of one model";
+  std::vector<std::string> taken;
+  for (const AssumedKey& one : config.assumed)
+    if (one.in_shapes) taken.push_back(fmt::format("'{}', for which {} is taken", one.key, one.value));
+  if (!taken.empty()) text += fmt::format("; the configuration has no {}", fmt::join(taken, ", and no "));
+  return text;
+}
+
 /// A tensor as the weight that `spec` says, or why it is not.
-Result<WeightView> view_of(const SafeTensor& tensor, const WeightSpec& spec, const std::string& file) {
+Result<WeightView> view_of(const SafeTensor& tensor, const WeightSpec& spec, const std::string& file,
+                           const ModelConfig& config) {
   if (tensor.dtype != "BF16") {
     return with_remedy(unsupported("{}: tensor '{}' is {}", file, tensor.name, tensor.dtype),
                        "supported: BF16; save the model after model.to(torch.bfloat16)");
@@ -105,7 +118,7 @@ Result<WeightView> view_of(const SafeTensor& tensor, const WeightSpec& spec, con
   if (tensor.shape != spec.shape) {
     return with_remedy(invalid("{}: tensor '{}' is [{}]; the configuration makes it [{}]", file, tensor.name,
                                fmt::join(tensor.shape, ", "), fmt::join(spec.shape, ", ")),
-                       "give the config.json and the weights of one model");
+                       remedy_of_shapes(config));
   }
   if (tensor.bytes.size() != static_cast<size_t>(spec.elements()) * sizeof(uint16_t))
     return invalid("{}: tensor '{}' has {} bytes", file, tensor.name, tensor.bytes.size());
@@ -193,6 +206,24 @@ Result<ModelWeights> ModelWeights::of(const std::vector<SafeTensor>& tensors, co
   return weights;
 }
 
+Result<void> ModelWeights::take_own_head(const std::map<std::string, Given, std::less<>>& given,
+                                         const ModelConfig& config) {
+  const auto head = given.find(kHead);
+  if (head == given.end() || !given.contains(kEmbeddings)) return {};
+  const WeightSpec spec{kHead, {config.vocab_size, config.hidden_size}};
+  STRATA_TRY(const WeightView own, view_of(*head->second.tensor, spec, head->second.from, config));
+  const WeightView& embeddings = views_.at(kEmbeddings);
+  if (own.values.data() == embeddings.values.data()) return {};  // of a model in memory, which has both names for one
+  if (std::memcmp(own.values.data(), embeddings.values.data(), own.values.size_bytes()) == 0) return {};
+  specs_.push_back(spec);
+  views_[kHead] = own;
+  notes_.push_back(
+      fmt::format("the configuration ties '{}' to the embeddings, and {} has another one, which is taken, "
+                  "as transformers does; \"tie_word_embeddings\": false says so",
+                  kHead, head->second.from));
+  return {};
+}
+
 Result<void> ModelWeights::take(const std::map<std::string, Given, std::less<>>& given, const ModelConfig& config,
                                 const std::string& where) {
   specs_ = weight_specs(config);
@@ -200,18 +231,21 @@ Result<void> ModelWeights::take(const std::map<std::string, Given, std::less<>>&
   std::set<std::string_view> expected;
   for (const WeightSpec& spec : specs_) {
     expected.insert(spec.name);
-    const auto found = given.find(spec.name);
+    auto found = given.find(spec.name);
+    if (found == given.end() && spec.name == kEmbeddings && config.tie_word_embeddings) found = given.find(kHead);
     if (found == given.end()) {
       missing.push_back(spec.name);
       continue;
     }
-    STRATA_TRY(views_[spec.name], view_of(*found->second.tensor, spec, found->second.from));
+    STRATA_TRY(views_[spec.name], view_of(*found->second.tensor, spec, found->second.from, config));
   }
-  // transformers ties the two whatever the file says.
-  if (config.tie_word_embeddings) expected.insert(kHead);
+  if (config.tie_word_embeddings) {
+    expected.insert(kHead);
+    STRATA_CHECK(take_own_head(given, config));
+  }
   std::vector<std::string> unexpected;
   for (const auto& [name, one] : given)
-    if (!expected.contains(name)) unexpected.push_back(name);
+    if (!expected.contains(name) && !name.ends_with(kFrequencies)) unexpected.push_back(name);
   if (!missing.empty() || !unexpected.empty()) {
     std::string text = missing.empty() ? "" : fmt::format("without {}", some_of(missing));
     if (!unexpected.empty()) text += fmt::format("{}with unexpected {}", text.empty() ? "" : ", ", some_of(unexpected));

@@ -63,7 +63,9 @@ class ModelWeights {
   /// `path` is a .safetensors file, a model.safetensors.index.json, or a folder with either (the index first).
   /// Environment where a file cannot be read; InvalidInput, with names, where tensors are missing, unexpected or of
   /// another shape than the configuration says, or where the index names what its files do not have; Unsupported where
-  /// a tensor is not BF16 or not aligned to 2 bytes. A tied model may have an lm_head.weight, which is not used.
+  /// a tensor is not BF16 or not aligned to 2 bytes. As transformers 5 does: a tied model whose lm_head.weight differs
+  /// from the embeddings has it as a head of its own (`notes`), one with an lm_head.weight alone has it as embeddings,
+  /// and rotary frequencies, which old files have (rotary_emb.inv_freq), are not read.
   static Result<ModelWeights> open(const std::string& path, const ModelConfig& config);
 
   /// Of tensors in memory, which must outlive it. Errors as those of open.
@@ -72,11 +74,14 @@ class ModelWeights {
   /// As draw_weight says, on all cores. Error (Environment) where they do not fit the memory.
   static Result<ModelWeights> random(const ModelConfig& config, uint64_t seed);
 
-  /// By name; "lm_head.weight" of a tied model is that of the embeddings. Error (InvalidInput) where the model has no
-  /// such weight.
+  /// By name; "lm_head.weight" of a model that has none of its own is that of the embeddings. Error (InvalidInput)
+  /// where the model has no such weight.
   Result<WeightView> at(std::string_view name) const;
 
-  /// All of weight_specs, as tensors for write_safetensors.
+  /// What a user should know, a sentence each.
+  const std::vector<std::string>& notes() const { return notes_; }
+
+  /// All of weight_specs, and a tied model's own head where it has one, as tensors for write_safetensors.
   std::vector<SafeTensor> tensors() const;
 
  private:
@@ -90,11 +95,14 @@ class ModelWeights {
   /// Views of all that the configuration asks for; `where` is for errors.
   Result<void> take(const std::map<std::string, Given, std::less<>>& given, const ModelConfig& config,
                     const std::string& where);
+  /// Of a tied model, after its embeddings.
+  Result<void> take_own_head(const std::map<std::string, Given, std::less<>>& given, const ModelConfig& config);
 
   std::vector<SafetensorsFile> files_;
   std::vector<std::unique_ptr<uint16_t[]>> drawn_;
   std::vector<WeightSpec> specs_;
   std::map<std::string, WeightView, std::less<>> views_;
+  std::vector<std::string> notes_;
 };
 
 }  // namespace strata::megakernel

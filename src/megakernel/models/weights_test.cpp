@@ -230,11 +230,65 @@ TEST_F(WeightFiles, WhatIsMissingOrUnexpectedIsNamed) {
   // The families differ by the norms of queries and keys.
   write("model.safetensors", all);
   EXPECT_THAT(error_of(tiny_config(ModelFamily::Qwen3)), HasSubstr("without model.layers.0.self_attn.q_norm.weight"));
-  // A tied model may bring a head.
-  EXPECT_EQ(error_of(tiny_config(ModelFamily::Llama, true)), "none");
   const auto none = drawn->at("model.layers.2.input_layernorm.weight");
   ASSERT_FALSE(none);
   EXPECT_THAT(none.error().message, HasSubstr("no weight 'model.layers.2.input_layernorm.weight'"));
+}
+
+/// As transformers 5 does (modeling_utils.py, tie_weights).
+TEST_F(WeightFiles, OfATiedModelMayHaveAHeadOfItsOwn) {
+  const ModelConfig config = tiny_config(ModelFamily::Llama, true);
+  const auto drawn = ModelWeights::random(tiny_config(ModelFamily::Llama), 3);
+  ASSERT_TRUE(drawn);
+  std::vector<SafeTensor> tensors = drawn->tensors();
+  write("model.safetensors", tensors);
+  const auto own = ModelWeights::open(folder_.path().string(), config);
+  expect_same(own, *drawn);
+  EXPECT_EQ(own->tensors().size(), tensors.size());
+  EXPECT_THAT(own->notes(), testing::ElementsAre(HasSubstr("ties 'lm_head.weight' to the embeddings, and " +
+                                                           path("model.safetensors") + " has another one")));
+
+  tensors.back().bytes = tensors.front().bytes;
+  write("model.safetensors", tensors);
+  const auto equal = ModelWeights::open(folder_.path().string(), config);
+  ASSERT_TRUE(equal) << equal.error().to_string();
+  EXPECT_EQ(equal->at("lm_head.weight")->values.data(), equal->at("model.embed_tokens.weight")->values.data());
+  EXPECT_TRUE(equal->notes().empty());
+
+  tensors.erase(tensors.begin());
+  write("model.safetensors", tensors);
+  const auto alone = ModelWeights::open(folder_.path().string(), config);
+  ASSERT_TRUE(alone) << alone.error().to_string();
+  EXPECT_EQ(alone->at("lm_head.weight")->values.data(), alone->at("model.embed_tokens.weight")->values.data());
+  tensors.back().dtype = "F16";
+  write("model.safetensors", tensors);
+  EXPECT_THAT(error_of(config), HasSubstr("tensor 'lm_head.weight' is F16"));
+}
+
+TEST_F(WeightFiles, OfOldVersionsHaveRotaryFrequencies) {
+  const ModelConfig config = tiny_config(ModelFamily::Llama);
+  const auto drawn = ModelWeights::random(config, 3);
+  ASSERT_TRUE(drawn);
+  std::vector<SafeTensor> tensors = drawn->tensors();
+  const std::vector<float> frequencies(8, 1);
+  for (const char* name : {"model.layers.0.self_attn.rotary_emb.inv_freq", "model.rotary_emb.inv_freq"})
+    tensors.push_back({name, "F32", {8}, std::as_bytes(std::span(frequencies))});
+  write("model.safetensors", tensors);
+  expect_same(ModelWeights::open(folder_.path().string(), config), *drawn);
+}
+
+TEST_F(WeightFiles, OfOtherShapesMayShowWhatTheConfigurationLacks) {
+  ModelConfig config = tiny_config(ModelFamily::Llama);
+  const auto drawn = ModelWeights::random(config, 3);
+  ASSERT_TRUE(drawn);
+  write("model.safetensors", drawn->tensors());
+  config.num_key_value_heads = 4;
+  config.assumed = {{"num_key_value_heads", "4", true}, {"rope_theta", "10000", false}};
+  const auto weights = ModelWeights::open(folder_.path().string(), config);
+  ASSERT_FALSE(weights);
+  EXPECT_THAT(weights.error().message, HasSubstr("k_proj.weight' is [32, 64]; the configuration makes it [64, 64]"));
+  EXPECT_THAT(weights.error().remedy,
+              testing::EndsWith("the configuration has no 'num_key_value_heads', for which 4 is taken"));
 }
 
 TEST(WeightsInMemory, AreReadWhereTheyLie) {
