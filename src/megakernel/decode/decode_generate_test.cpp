@@ -14,13 +14,13 @@
 namespace strata::megakernel {
 namespace {
 
-ModelConfig small_config() {
+ModelConfig small_config(int64_t vocabulary = 512) {
   ModelConfig config = tiny_config(ModelFamily::Llama);
   config.hidden_size = 128;
   config.num_attention_heads = 4;
   config.head_dim = 32;
   config.intermediate_size = 256;
-  config.vocab_size = 512;
+  config.vocab_size = vocabulary;
   return config;
 }
 
@@ -30,9 +30,8 @@ struct Decode {
 };
 
 Decode decode_of(int64_t batch, Result<ModelWeights> weights = ModelWeights::random(small_config(), 7),
-                 DecodeMode mode = DecodeMode::Megakernel) {
+                 DecodeMode mode = DecodeMode::Megakernel, const ModelConfig& config = small_config()) {
   Decode made;
-  const ModelConfig config = small_config();
   auto target = FiberDecodeTarget::open(kPlainHost);
   if (!weights || !target) {
     ADD_FAILURE() << (target ? weights.error() : target.error()).to_string();
@@ -49,11 +48,21 @@ Decode decode_of(int64_t batch, Result<ModelWeights> weights = ModelWeights::ran
   return made;
 }
 
-class Generates : public testing::TestWithParam<int64_t> {};
+struct Sizes {
+  int64_t batch;
+  int64_t vocabulary;
+};
+class Generates : public testing::TestWithParam<Sizes> {
+ protected:
+  static Decode decode_sizes() {
+    const ModelConfig config = small_config(GetParam().vocabulary);
+    return decode_of(GetParam().batch, ModelWeights::random(config, 7), DecodeMode::Megakernel, config);
+  }
+};
 
 TEST_P(Generates, TokensThatTheHostWouldDraw) {
-  const int64_t batch = GetParam();
-  const Decode decode = decode_of(batch);
+  const int64_t batch = GetParam().batch;
+  const Decode decode = decode_sizes();
   ASSERT_TRUE(decode.session);
   const std::vector<SamplingOptions> all{{.temperature = 0.8F, .top_k = 20, .top_p = 0.9F, .seed = 5},
                                          {.temperature = 2, .seed = uint64_t{1} << 40},
@@ -83,8 +92,8 @@ TEST_P(Generates, TokensThatTheHostWouldDraw) {
 }
 
 TEST_P(Generates, SequencesUntilTheyStop) {
-  const int64_t batch = GetParam();
-  const Decode decode = decode_of(batch);
+  const int64_t batch = GetParam().batch;
+  const Decode decode = decode_sizes();
   ASSERT_TRUE(decode.session);
   DecodeSession& session = *decode.session;
   std::vector<std::vector<int>> prompts{{3, 4, 5}, {100}};
@@ -144,7 +153,10 @@ TEST(GeneratesInPart, EndsWhereItIsAskedTo) {
   EXPECT_EQ(decode.session->position(), static_cast<int64_t>(some->front().size()));
 }
 
-INSTANTIATE_TEST_SUITE_P(Batches, Generates, testing::Values(1, 2));
+INSTANTIATE_TEST_SUITE_P(Batches, Generates, testing::Values(Sizes{1, 512}, Sizes{2, 512}, Sizes{2, 509}),
+                         [](const auto& test) {
+                           return fmt::format("{}_of_{}", test.param.batch, test.param.vocabulary);
+                         });
 
 /// Weights whose embedding of a token is NaN, or which have an infinity in the head's row of another.
 Result<ModelWeights> wrong_weights(const TemporaryFolder& folder, int nan_token, int infinite_logit) {
@@ -207,8 +219,8 @@ TEST(GenerateOptions, AreChecked) {
   const std::vector<std::vector<int>> good{{1}, {2, 511}};
   EXPECT_EQ(why(good, {.stop_tokens = {0, 511}}), "nothing");
   EXPECT_EQ(why({{1}}, {}), "1 prompts for a batch of 2");
-  EXPECT_EQ(why({{1}, {}}, {}), "a prompt is empty");
-  EXPECT_EQ(why({{1}, {512}}, {}), "token 512 of a prompt is not in the vocabulary of 512");
+  EXPECT_EQ(why({{1}, {}}, {}), "prompt 2 of 2 is empty");
+  EXPECT_EQ(why({{1}, {512}}, {}), "token 512 of prompt 2 of 2 is not in the vocabulary of 512");
   EXPECT_EQ(why(good, {.tokens = 0}), "0 tokens to decode");
   const int64_t most = config.max_position_embeddings;
   EXPECT_EQ(why(good, {.tokens = most - 1}), "nothing");

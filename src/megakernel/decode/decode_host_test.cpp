@@ -41,10 +41,12 @@ struct HostDecode {
   int64_t splits;         ///< of attention, which follow from these
   bool untagged = false;  ///< activations that products read have no tags, as in large batches
   const char* machine = "sm_90a";
+  int64_t vocabulary = 256;
+  int64_t intermediate = 128;
 
   std::string name() const {
-    return fmt::format("{}_batch{}_splits{}{}_{}", family == ModelFamily::Qwen3 ? "qwen3" : "llama", batch, splits,
-                       untagged ? "_untagged" : "", machine);
+    return fmt::format("{}_batch{}_splits{}{}_{}_{}_{}", family == ModelFamily::Qwen3 ? "qwen3" : "llama", batch,
+                       splits, untagged ? "_untagged" : "", machine, vocabulary, intermediate);
   }
   friend std::ostream& operator<<(std::ostream& out, const HostDecode& one) { return out << one.name(); }
 };
@@ -57,8 +59,10 @@ class HostDecodes : public testing::TestWithParam<HostDecode> {
   void SetUp() override { make_session(DecodeMode::Megakernel); }
   void make_session(DecodeMode mode, const DecodeAblation& without = {}) {
     session_.reset();
-    const auto& [family, batch, capacity, workers, splits, untagged, machine] = GetParam();
+    const auto& [family, batch, capacity, workers, splits, untagged, machine, vocabulary, intermediate] = GetParam();
     config_ = decoded_config(family);
+    config_.vocab_size = vocabulary;
+    config_.intermediate_size = intermediate;
     auto weights = ModelWeights::random(config_, 1);
     ASSERT_TRUE(weights) << weights.error().to_string();
     weights_.emplace(std::move(*weights));
@@ -316,7 +320,10 @@ INSTANTIATE_TEST_SUITE_P(TinyModels, HostDecodes,
                                          HostDecode{ModelFamily::Llama, 1, 32, 2, 1},
                                          HostDecode{ModelFamily::Llama, 2, 128, 4, 2, false, "sm_80"},
                                          HostDecode{ModelFamily::Qwen3, 2, 128, 4, 1, true},
-                                         HostDecode{ModelFamily::Llama, 1, 128, 4, 4, true}),
+                                         HostDecode{ModelFamily::Llama, 1, 128, 4, 4, true},
+                                         HostDecode{ModelFamily::Qwen3, 1, 64, 2, 1, false, "sm_90a", 201, 100},
+                                         HostDecode{ModelFamily::Llama, 2, 128, 4, 2, false, "sm_90a", 259, 20},
+                                         HostDecode{ModelFamily::Qwen3, 2, 128, 4, 1, true, "sm_90a", 270, 131}),
                          [](const auto& test) { return test.param.name(); });
 
 /// What is measured leaves nothing behind. The fastest of several windows is one of them.
@@ -387,7 +394,8 @@ INSTANTIATE_TEST_SUITE_P(TinyModels, AblatedDecodes, testing::Values(HostDecode{
 INSTANTIATE_TEST_SUITE_P(TinyModels, GraphDecodes,
                          testing::Values(HostDecode{ModelFamily::Qwen3, 1, 128, 4, 2},
                                          HostDecode{ModelFamily::Llama, 2, 128, 4, 2},
-                                         HostDecode{ModelFamily::Llama, 1, 128, 4, 4, true}),
+                                         HostDecode{ModelFamily::Llama, 1, 128, 4, 4, true},
+                                         HostDecode{ModelFamily::Qwen3, 1, 64, 2, 1, false, "sm_90a", 201, 100}),
                          [](const auto& test) { return test.param.name(); });
 
 INSTANTIATE_TEST_SUITE_P(TinyModels, ChosenForms, testing::Values(HostDecode{ModelFamily::Llama, 1, 32, 2, 1}),

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "megakernel/decode/attention_body.h"
+#include "megakernel/decode/decode_sizes.h"
 #include "megakernel/tasks/device/strata_sequence.h"
 #include "megakernel/tgraph/decompose.h"
 
@@ -32,7 +33,8 @@ class DecodeImageBuilder {
  public:
   DecodeImageBuilder(const ModelConfig& config, const DecoderShape& shape, const Machine& machine, const Target& target,
                      const PromptRows& rows)
-      : c_(config),
+      : c_(task_sizes(config)),
+        vocabulary_(config.vocab_size),
         shape_(shape),
         machine_(machine),
         target_(target),
@@ -73,25 +75,7 @@ class DecodeImageBuilder {
                          fmt::format("give a divisor of {} and of the batch", kTileKeys));
     if (shape_.dtype != DType::BF16)
       return with_remedy(unsupported("tasks of a decode step compute in bf16"), "give a model in bfloat16");
-    if (c_.head_dim != 32 && c_.head_dim != 64 && c_.head_dim != 128)
-      return with_remedy(unsupported("head_dim is {}; tasks take 32, 64 or 128", c_.head_dim), "use --device host");
-    constexpr int64_t kMostSequences = 32;  // a lane of the warp that ends a step has one
-    if (shape_.batch > kMostSequences)
-      return with_remedy(unsupported("{} sequences; a step takes {}", shape_.batch, kMostSequences),
-                         "give fewer prompts, or use --device host");
-    constexpr int64_t kWhole = kDataBytes / kElementBytes;  // elements of a word, which no two tasks share
-    if (c_.vocab_size % kWhole != 0)
-      return with_remedy(unsupported("vocab_size is {}; tasks compute columns in fours", c_.vocab_size),
-                         fmt::format("{} would do, or --device host", ceil_div(c_.vocab_size, kWhole) * kWhole));
-    constexpr int64_t kTerms = 16;  // of a tensor core's instruction; a loop has two iterations at least
-    for (const auto& [name, size] :
-         {std::pair{"hidden_size", c_.hidden_size}, std::pair{"intermediate_size", c_.intermediate_size}}) {
-      if (size % kTerms != 0 || size < 2 * kTerms)
-        return with_remedy(
-            unsupported("{} is {}; tasks take multiples of {} from {} on", name, size, kTerms, 2 * kTerms),
-            "use --device host");
-    }
-    return {};
+    return check_task_sizes(c_, shape_.batch);
   }
 
   // ---- Tensors and memory
@@ -191,12 +175,12 @@ class DecodeImageBuilder {
   }
 
   void embed() {
-    const int table = tensor("embeddings", {c_.vocab_size, c_.hidden_size}, TensorClass::History, kElementBytes);
+    const int table = tensor("embeddings", {vocabulary_, c_.hidden_size}, TensorClass::History, kElementBytes);
     layer_ = -1;
     activation("X", {shape_.batch, c_.hidden_size}, kElementBytes, kDataBytes / kElementBytes);
     const std::string name = "model.embed_tokens.weight";
     Operator& op = hand_written("embed", {shape_.batch},
-                                {tokens_, weight_buffer(name, c_.vocab_size * c_.hidden_size), words_of("X")});
+                                {tokens_, weight_buffer(name, vocabulary_ * c_.hidden_size), words_of("X")});
     op.reads = {tile(table, false, op.grid, {-1, -1})};
     op.writes = {tile(names_.at("X"), true, op.grid, {0, -1})};
     made_.bodies["embed"] = {
@@ -219,6 +203,8 @@ class DecodeImageBuilder {
     const int counts = buffer(
         {"counts", DecodeBuffer::Kind::Counts, shape_.batch * kLogitRanks * static_cast<int64_t>(sizeof(int)), ""});
     activation("Best", {shape_.batch, parts, 2}, 4, 2);
+    // Rows and parts are those of all columns that the head computes; not all of these are logits.
+    const std::string logits_text = vocabulary_ == c_.vocab_size ? "" : fmt::format(", {}", vocabulary_);
     // A part adds to any of the counts. To the plan it writes a share of them, which has the same dependences.
     const int shares =
         tensor("counts", {shape_.batch, parts, ceil_div(kLogitRanks, parts)}, TensorClass::Activation, 4);
@@ -237,11 +223,11 @@ class DecodeImageBuilder {
                     "      const int b = static_cast<int>(d.record.coordinates[1]);\n"
                     "      const bool counts = has_limits(argument<const SequenceOptions>(d, 2)[b]);\n"
                     "      unsigned* const of_rank = argument<unsigned>(d, 3) + b * kRanks;\n"
-                    "      best_of_part<{0}>(words<bf16>(d, side, 0) + static_cast<int64>(b) * {1}, b,\n"
+                    "      best_of_part<{0}{5}>(words<bf16>(d, side, 0) + static_cast<int64>(b) * {1}, b,\n"
                     "          part * {2}, part + 1 < {3} ? (part + 1) * {2} : {4}, words_out<float>(d, side, 1),\n"
                     "          2 * (b * {3} + part), side.scratch(), [&](bf16 logit) {{\n"
                     "            if (counts) add_relaxed(of_rank[rank_of(logit)], 1);\n          }});\n",
-                    kTeamType, c_.vocab_size, each * columns / 4, parts, c_.vocab_size / 4)};
+                    kTeamType, c_.vocab_size, each * columns / 4, parts, c_.vocab_size / 4, logits_text)};
 
     const bool alone = shape_.batch == 1;
     const int stop = buffer({"stop", DecodeBuffer::Kind::Stop, sizeof(strata_device::StopTokens), ""});
@@ -271,11 +257,12 @@ class DecodeImageBuilder {
         "      int token = best.index;\n"
         "      if (options.inverse_temperature != 0) {{\n"
         "        static_assert(sizeof(DrawScratch<{0}>) <= {2}, \"scratch memory of a draw\");\n"
-        "        token = drawn_token<{0}>(words<bf16>(d, side, 2) + static_cast<int64>(b) * {3}, {4}, best, options,\n"
+        "        token = drawn_token<{0}{5}>(words<bf16>(d, side, 2) + static_cast<int64>(b) * {3}, {4}, best, "
+        "options,\n"
         "            static_cast<unsigned>(side.position(b) + 1), static_cast<unsigned>(b),\n"
         "            argument<unsigned>(d, 3) + b * kRanks, *reinterpret_cast<DrawScratch<{0}>*>(side.scratch()));\n"
         "      }}\n",
-        kTeamType, parts, kDrawScratchBytes, c_.vocab_size, c_.vocab_size / 4);
+        kTeamType, parts, kDrawScratchBytes, c_.vocab_size, c_.vocab_size / 4, logits_text);
     if (alone) {
       text += end(arguments, "token");
     } else {
@@ -408,7 +395,7 @@ class DecodeImageBuilder {
       const size_t number = arguments.size();
       job.weights.emplace_back();
       if ((op.schedule.packed >> n & 1) != 0) {
-        job.weights.back() = weight_name(role.weight);
+        job.weights.back() = {weight_name(role.weight), info.type.shape};
         made_.floor_bytes += info.type.bytes();
         call.tensors.push_back("static_cast<const bf16*>(nullptr)");
       } else if (role.role == InputRole::Weight) {
@@ -494,7 +481,8 @@ class DecodeImageBuilder {
     return {};
   }
 
-  const ModelConfig& c_;
+  const ModelConfig c_;       ///< with the sizes that tasks compute with
+  const int64_t vocabulary_;  ///< the model's own
   const DecoderShape& shape_;
   const Machine& machine_;
   const Target& target_;

@@ -47,11 +47,11 @@ struct DecodeBuffer {
 };
 
 /// A launch that packs constants before the first step: of kernel NAME_pack_kernel, whose parameters are the weights,
-/// null where there is no name, and the buffer.
+/// null where there is no name, and the buffer. They have the shapes that tasks compute with (decode_sizes.h).
 struct PackJob {
   std::string kernel;
   std::vector<int64_t> grid;
-  std::vector<std::string> weights;
+  std::vector<WeightSpec> weights;
   int buffer = 0;
 };
 
@@ -80,7 +80,7 @@ struct PromptRows {
   int64_t splits = 0;  ///< of attention: those of the steps that make tokens, with which it shares caches
 };
 
-/// Errors: those of decode_operators and of task_code; Unsupported, with the remedy, for sizes that tasks do not take.
+/// Errors: those of decode_operators, of task_code and of check_task_sizes.
 Result<DecodeImage> decode_image(const ModelConfig& config, const DecoderShape& shape, const Machine& machine,
                                  const Target& target, const PromptRows& rows = {});
 

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <set>
 
+#include "megakernel/decode/decode_sizes.h"
 #include "megakernel/decode/step_parts.h"
 #include "megakernel/models/bf16.h"
 #include "megakernel/models/rope.h"
@@ -154,15 +155,17 @@ Result<void> DecodeSession::pack(const ModelWeights& weights) {
   for (const PackJob& job : image_.packing) {
     std::vector<std::unique_ptr<DecodeMemory>> raw;  // for as long as it is packed
     std::vector<uint64_t> arguments;
-    for (const std::string& name : job.weights) {
-      if (name.empty()) {
+    for (const WeightSpec& weight : job.weights) {
+      if (weight.name.empty()) {
         arguments.push_back(0);
         continue;
       }
-      STRATA_TRY(const WeightView view, weights.at(name));
+      STRATA_TRY(const WeightView view, weights.at(weight.name));
       STRATA_TRY(std::unique_ptr<DecodeMemory> memory,
-                 target_->allocate(static_cast<int64_t>(view.values.size_bytes())));
-      STRATA_CHECK(memory->upload(bytes_of(view.values)));
+                 target_->allocate(weight.elements() * static_cast<int64_t>(sizeof(uint16_t))));
+      STRATA_CHECK(view.shape == weight.shape
+                       ? memory->upload(bytes_of(view.values))
+                       : memory->upload(bytes_of(filled_up(view, weight.shape[0], weight.shape[1]))));
       arguments.push_back(memory->address());
       raw.push_back(std::move(memory));
     }
@@ -283,12 +286,14 @@ Result<void> check_generate(const ModelConfig& config, int64_t batch, const std:
   constexpr const char* kTokens = "use the ids of the model's own tokenizer";
   const auto is_token = [&](int token) { return token >= 0 && token < config.vocab_size; };
   size_t longest = 0;
-  for (const std::vector<int>& prompt : prompts) {
-    if (prompt.empty()) return with_remedy(invalid("a prompt is empty"), "give it one token at least");
+  for (size_t n = 0; n < prompts.size(); ++n) {
+    const std::vector<int>& prompt = prompts[n];
+    const std::string name = prompts.size() == 1 ? "the prompt" : fmt::format("prompt {} of {}", n + 1, prompts.size());
+    if (prompt.empty()) return with_remedy(invalid("{} is empty", name), "give it one token at least");
     longest = std::max(longest, prompt.size());
     for (const int token : prompt) {
       if (!is_token(token))
-        return with_remedy(invalid("token {} of a prompt is not in the vocabulary of {}", token, config.vocab_size),
+        return with_remedy(invalid("token {} of {} is not in the vocabulary of {}", token, name, config.vocab_size),
                            kTokens);
     }
   }
@@ -455,7 +460,7 @@ Result<std::vector<float>> DecodeSession::logits(int64_t sequence) const {
                                [](const DecodeBuffer& one) { return one.name == "Logits"; });
   STRATA_TRY(const std::string words, buffers_[static_cast<size_t>(at - image_.buffers.begin())]->download());
   std::vector<float> found;
-  const int64_t row = ceil_div(config_.vocab_size, 4);
+  const int64_t row = task_sizes(config_).vocab_size / 4;
   for (int64_t n = 0; n < config_.vocab_size; ++n) {
     uint16_t value = 0;
     std::memcpy(&value, words.data() + (sequence * row + n / 4) * kWordBytes + n % 4 * 2, sizeof value);

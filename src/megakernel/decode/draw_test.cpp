@@ -36,12 +36,14 @@ struct Row {
   std::vector<float> logits;  // bf16
   std::vector<Word> words;
 
-  explicit Row(std::vector<float> values) : logits(std::move(values)) {
+  /// `beside` lies behind the logits in words that hold more.
+  explicit Row(std::vector<float> values, const std::vector<float>& beside = {}) : logits(std::move(values)) {
     for (float& logit : logits) logit = bf16_to_float(float_to_bf16(logit));
-    for (size_t n = 0; n < logits.size(); n += 4) {
+    std::vector<float> all = logits;
+    all.insert(all.end(), beside.begin(), beside.end());
+    for (size_t n = 0; n < all.size(); n += 4) {
       const auto pair = [&](size_t at) {
-        return static_cast<unsigned>(float_to_bf16(logits[at])) | static_cast<unsigned>(float_to_bf16(logits[at + 1]))
-                                                                      << 16;
+        return static_cast<unsigned>(float_to_bf16(all[at])) | static_cast<unsigned>(float_to_bf16(all[at + 1])) << 16;
       };
       words.push_back({{pair(n), pair(n + 2)}});
     }
@@ -61,7 +63,8 @@ std::vector<std::pair<int, int>> not_finite(const Row& row, unsigned sequence, s
   return found;
 }
 
-/// The tasks of a step's end for one sequence, one after the other in one block.
+/// The tasks of a step's end for one sequence, one after the other in one block. kLogits: strata_draw.h, LogitsRow.
+template <int kLogits = 0>
 int token_of_tasks(Row& row, const SequenceOptions& options, uint64_t step, unsigned sequence,
                    std::vector<unsigned>& counts) {
   constexpr int kParts = 5;
@@ -75,17 +78,18 @@ int token_of_tasks(Row& row, const SequenceOptions& options, uint64_t step, unsi
     const int each = (words + kParts - 1) / kParts;
     for (int part = 0; part < kParts; ++part) {
       const int end = std::min((part + 1) * each, words);
-      best_of_part<Block>(logits, static_cast<int>(sequence), std::min(part * each, end), end,
-                          WordsOut<float, Side>{best.data(), &side, 0}, 2 * part,
-                          reinterpret_cast<unsigned char*>(&scratch), [&](bf16 logit) {
-                            if (has_limits(options)) add_relaxed(counts[static_cast<size_t>(rank_of(logit))], 1);
-                          });
+      best_of_part<Block, kLogits>(logits, static_cast<int>(sequence), std::min(part * each, end), end,
+                                   WordsOut<float, Side>{best.data(), &side, 0}, 2 * part,
+                                   reinterpret_cast<unsigned char*>(&scratch), [&](bf16 logit) {
+                                     if (has_limits(options))
+                                       add_relaxed(counts[static_cast<size_t>(rank_of(logit))], 1);
+                                   });
       Block::meet();
     }
     const Candidate largest = best_of<kParts>(Words<float, Side>{best.data(), &side, 0}, 0);
     int token = largest.index;
     if (options.inverse_temperature != 0)
-      token = drawn_token<Block>(logits, words, largest, options, step, sequence, counts.data(), scratch);
+      token = drawn_token<Block, kLogits>(logits, words, largest, options, step, sequence, counts.data(), scratch);
     tokens[static_cast<size_t>(Block::rank())] = token;
   };
   strata_host::team.run(1, 1, Block::kThreads, body);
@@ -142,6 +146,37 @@ TEST(Draws, AreThoseOfTheHost) {
     for (const unsigned count : counts) ASSERT_EQ(count, 0U) << "the histogram is not 0 again";
   }
   EXPECT_GT(different.size(), 75U);  // not always the largest or the first
+}
+
+/// What lies behind the logits of a row would be the largest, or is not finite; nothing comes of it.
+template <int kLogits>
+void draw_beside_others(Random& random, size_t beside) {
+  std::vector<unsigned> counts(kRanks);
+  for (int round = 0; round < 40; ++round) {
+    std::vector<float> others(beside);
+    for (float& other : others) {
+      constexpr std::array kValues{NAN, INFINITY, -INFINITY, 0.0F, 1e30F};
+      other = kValues[random.below(kValues.size())];
+    }
+    Row row(random_logits(random, kLogits), others);
+    SamplingOptions options;
+    options.temperature = round % 4 == 0 ? 0.0F : static_cast<float>(random.uniform(0.05, 4));
+    if (random.below(2) == 0) options.top_k = 1 + static_cast<int64_t>(random.below(kLogits + 2));
+    if (random.below(2) == 0) options.top_p = static_cast<float>(random.uniform(1e-4, 1));
+    options.seed = random();
+    const uint64_t step = random.below(100'000);
+    ASSERT_EQ(token_of_tasks<kLogits>(row, options_of(options), step, 2, counts), sample(row.logits, options, step, 2U))
+        << "round " << round << ": " << kLogits << " logits, temperature " << options.temperature << ", top_k "
+        << options.top_k << ", top_p " << options.top_p;
+    for (const unsigned count : counts) ASSERT_EQ(count, 0U) << "the histogram is not 0 again";
+  }
+}
+TEST(Draws, TakeNothingThatIsNoLogit) {
+  Random random(21);
+  draw_beside_others<1>(random, 63);
+  draw_beside_others<7>(random, 57);
+  draw_beside_others<1003>(random, 21);
+  draw_beside_others<2305>(random, 3);
 }
 
 TEST(Draws, HaveNoLargestLogitAmongNothingButNaN) {

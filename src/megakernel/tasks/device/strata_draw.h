@@ -233,15 +233,34 @@ struct Part {
   }
 };
 
-/// Of `count` words of logits, by a warp together.
-template <class T, class Side>
-STRATA_DEVICE Part part_of(const Words<T, Side>& logits, int count, const Kept& kept, const Weight& weight) {
+/// A row of logits in words. It has kLogits of them, and what else its words hold counts as −∞, which weighs nothing;
+/// 0: it has as many as its words hold.
+template <int kLogits, class T, class Side>
+struct LogitsRow {
+  Words<T, Side> words;
+
+  /// Those of word `number`, which holds `data`.
+  STRATA_DEVICE static void read(int number, const unsigned (&data)[2], T (&values)[kOfWord<T>]) {
+    memcpy(values, data, sizeof data);
+    if constexpr (kLogits != 0) {
+#pragma unroll
+      for (int e = 0; e < kOfWord<T>; ++e)
+        if (number * kOfWord<T> + e >= kLogits) store(values[e], minus_infinity());
+    }
+  }
+};
+
+/// Of `count` words of logits from word `first` on, by a warp together.
+template <int kLogits, class T, class Side>
+STRATA_DEVICE Part part_of(const LogitsRow<kLogits, T, Side>& row, int first, int count, const Kept& kept,
+                           const Weight& weight) {
+  const Words<T, Side> logits = row.words + first * kOfWord<T>;
   Part mine;
   gather_words(
       *logits.side, count, lane(), 32, [&](int n) -> auto& { return logits.at(n * kOfWord<T>); },
-      [&](int, const unsigned(&data)[2]) {
+      [&](int n, const unsigned(&data)[2]) {
         T values[kOfWord<T>];
-        memcpy(values, data, sizeof data);
+        row.read(first + n, data, values);
 #pragma unroll 1
         for (int e = 0; e < kOfWord<T>; ++e) mine.take(values[e], kept, weight);
       });
@@ -250,17 +269,18 @@ STRATA_DEVICE Part part_of(const Words<T, Side>& logits, int count, const Kept& 
   return {sum.weight, sum.count};
 }
 
-/// Of 32 words of logits at most, the token at a place: by a warp, a word a lane. `before`: logits of kept.rank before
-/// these words.
-template <class T, class Side>
-STRATA_DEVICE int token_of_words(const Words<T, Side>& logits, int words, uint64 place, unsigned before,
-                                 const Kept& kept, const Weight& weight) {
+/// Of 32 words of logits at most, from word `first` on, the token at a place, counted from there: by a warp, a word a
+/// lane. `before`: logits of kept.rank before these words.
+template <int kLogits, class T, class Side>
+STRATA_DEVICE int token_of_words(const LogitsRow<kLogits, T, Side>& row, int first, int words, uint64 place,
+                                 unsigned before, const Kept& kept, const Weight& weight) {
+  const Words<T, Side> logits = row.words + first * kOfWord<T>;
   T values[kOfWord<T>] = {};
   Part mine;
   gather_words<1>(
       *logits.side, words, lane(), 32, [&](int n) -> auto& { return logits.at(n * kOfWord<T>); },
-      [&](int, const unsigned(&data)[2]) {
-        memcpy(values, data, sizeof data);
+      [&](int n, const unsigned(&data)[2]) {
+        row.read(first + n, data, values);
 #pragma unroll
         for (int e = 0; e < kOfWord<T>; ++e) mine.take(values[e], kept, weight);
       });
@@ -289,8 +309,8 @@ STRATA_DEVICE int token_of_words(const Words<T, Side>& logits, int words, uint64
 
 /// The first token whose running sum of kept weights, by index, is above ⌊random · their sum / 2^32⌋, of a row of
 /// `words` words. By the team, each warp of which has the result. `parts`: two for each warp, of scratch memory.
-template <class Team, class T, class Side>
-STRATA_DEVICE int token_at(const Words<T, Side>& logits, int words, unsigned random, const Kept& kept,
+template <class Team, int kLogits, class T, class Side>
+STRATA_DEVICE int token_at(const LogitsRow<kLogits, T, Side>& row, int words, unsigned random, const Kept& kept,
                            const Weight& weight, Part* parts) {
   int first = 0;        // word of the part of the row that has the place
   uint64 place = 0;     // in that part
@@ -299,7 +319,7 @@ STRATA_DEVICE int token_at(const Words<T, Side>& logits, int words, unsigned ran
     const int each = (words + Team::kWarps - 1) / Team::kWarps;
     const int begin = Team::warp() * each < words ? Team::warp() * each : words;
     const int count = words - begin < each ? words - begin : each;
-    const Part mine = part_of(logits + (first + begin) * kOfWord<T>, count, kept, weight);
+    const Part mine = part_of(row, first + begin, count, kept, weight);
     Part* const level_parts = parts + level % 2 * Team::kWarps;  // others may still read those of the level before
     if (lane() == 0) level_parts[Team::warp()] = mine;
     Team::meet();
@@ -321,7 +341,7 @@ STRATA_DEVICE int token_at(const Words<T, Side>& logits, int words, unsigned ran
     first += chosen * each;
     words = words - chosen * each < each ? words - chosen * each : each;
   }
-  return first * kOfWord<T> + token_of_words(logits + first * kOfWord<T>, words, place, before, kept, weight);
+  return first * kOfWord<T> + token_of_words(row, first, words, place, before, kept, weight);
 }
 
 /// Scratch memory of next_token.
@@ -332,8 +352,8 @@ struct DrawScratch {
 };
 
 /// A sequence's next token: `best` is its largest logit, which is the token where it is not finite. By the team, each
-/// warp of which has the result. The row's histogram `counts` is 0 again after it.
-template <class Team, class T, class Side>
+/// warp of which has the result. The row's histogram `counts` is 0 again after it. kLogits: see LogitsRow.
+template <class Team, int kLogits = 0, class T, class Side>
 STRATA_DEVICE int drawn_token(const Words<T, Side>& logits, int words, const Candidate& best,
                               const SequenceOptions& options, uint64 step, unsigned sequence, unsigned* counts,
                               DrawScratch<Team>& scratch) {
@@ -343,7 +363,8 @@ STRATA_DEVICE int drawn_token(const Words<T, Side>& logits, int words, const Can
     const Histogram<T> histogram{counts, scratch.blocks, weight};
     sum_blocks<Team>(histogram, scratch.blocks);
     Team::meet();
-    if (best.is_finite()) kept = kept_of(histogram, options, static_cast<unsigned>(words) * kOfWord<T>);
+    const unsigned all = kLogits != 0 ? kLogits : static_cast<unsigned>(words) * kOfWord<T>;
+    if (best.is_finite()) kept = kept_of(histogram, options, all);
     Team::meet();  // all have read the histogram
     for (int block = Team::warp(); block < kRankBlocks; block += Team::kWarps) {
       if (scratch.blocks[block].count == 0) continue;
@@ -351,7 +372,8 @@ STRATA_DEVICE int drawn_token(const Words<T, Side>& logits, int words, const Can
     }
   }
   if (!best.is_finite()) return best.index;
-  return token_at<Team>(logits, words, philox_word(step, sequence, options.seed), kept, weight, scratch.parts);
+  const LogitsRow<kLogits, T, Side> row{logits};
+  return token_at<Team>(row, words, philox_word(step, sequence, options.seed), kept, weight, scratch.parts);
 }
 
 /// The token of sequence `lane`, where tasks have left them for the one that ends the step.

@@ -56,8 +56,8 @@ struct FoundInPart {
 
 /// The best of the words from `first` to `end` of row `row` of logits, as one word: the logit and its place. `visit`
 /// sees each logit. NaN and infinities end the kernel: no token follows from them. `scratch` holds a FoundInPart for
-/// each warp.
-template <class Team, class T, class Side, class Visit>
+/// each warp. A row has kLogits of them, and what else its words hold is none; 0: it has as many as its words hold.
+template <class Team, int kLogits = 0, class T, class Side, class Visit>
 STRATA_DEVICE void best_of_part(const Words<T, Side>& logits, int row, int first, int end,
                                 const WordsOut<float, Side>& out, int at, unsigned char* scratch, const Visit& visit) {
   FoundInPart found;
@@ -70,6 +70,7 @@ STRATA_DEVICE void best_of_part(const Words<T, Side>& logits, int row, int first
 #pragma unroll
         for (int e = 0; e < kOfWord<T>; ++e) {
           const int place = (first + n) * kOfWord<T> + e;
+          if (kLogits != 0 && place >= kLogits) continue;
           found.best.take(to_compute(values[e]), place);
           if (!is_finite(values[e]) && place < found.not_finite) found.not_finite = place;
           visit(values[e]);
