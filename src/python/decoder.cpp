@@ -79,6 +79,7 @@ struct DecoderRequest {
 
 Result<void> open_decoder(Decoder& made, const DecoderRequest& request) {
   STRATA_TRY(const ModelConfig config, read_config(request.config_kind, request.config));
+  made.notes = megakernel::notes_of(config);
   if (request.seed) {
     STRATA_TRY(made.weights, ModelWeights::random(config, *request.seed));
   } else if (!request.path.empty()) {
@@ -86,6 +87,7 @@ Result<void> open_decoder(Decoder& made, const DecoderRequest& request) {
   } else {
     STRATA_TRY(made.weights, weights_of(request.tensors, config));
   }
+  made.notes.insert(made.notes.end(), made.weights->notes().begin(), made.weights->notes().end());
   DecodeOptions options;
   options.batch = request.batch;
   options.capacity = request.capacity;

@@ -5,6 +5,7 @@ All mistakes but the last few end in less than a second on a large model too: be
 import json
 import os
 import pathlib
+import subprocess
 import sys
 import tempfile
 import time
@@ -18,7 +19,12 @@ TINY = {"model_type": "qwen3", "hidden_size": 64, "num_hidden_layers": 1, "num_a
 FILES = {
     "tiny.json": json.dumps(TINY),
     "odd.json": json.dumps(TINY | {"head_dim": 48}),
+    "huge.json": json.dumps(TINY | {"hidden_size": 100_004, "intermediate_size": 400_000, "num_hidden_layers": 400}),
+    "nan.json": json.dumps(TINY | {"rope_theta": float("nan")}),
+    "old.json": json.dumps({key: value for key, value in TINY.items() if key not in ("rope_theta", "rms_norm_eps")}),
+    "given.json": "\ufeff" + json.dumps(TINY | {"rope_theta": 10000, "torch_dtype": "float16"}),
     "prompts": "1,2,3\n\n[4 5]\r\n",
+    "unknown": "1,2\n\n3,151936\n",
     "wrong_word": "1,2\n3,x\n",
     "binary": b"1,2\n\x7fELF\x00\n",
     "empty": "\n",
@@ -32,7 +38,10 @@ LARGE = [
     ("--prompt-ids 4294967297", BAD_INPUT, "'4294967297' is no token id: it is outside 0 to"),
     ("--prompt-ids [[1,2],[3]]", BAD_INPUT, "--prompt-ids: '[1' is no token id"),
     ("--prompt-ids []", BAD_INPUT, "--prompt-ids: '[]' has no token id"),
-    ("--prompt-ids 151936", BAD_INPUT, "token 151936 of a prompt is not in the vocabulary of 151936", "tokenizer"),
+    ("--prompt-ids 151936", BAD_INPUT, "--prompt-ids: token 151936 is not in the model's vocabulary of 151936",
+     "tokenizer"),
+    ("--prompt-ids 1 --prompt-ids 2,151936", BAD_INPUT, "--prompt-ids, prompt 2: token 151936 is not in", "tokenizer"),
+    ("--prompt-ids-file unknown", BAD_INPUT, "unknown, line 3: token 151936 is not in", "tokenizer"),
     ("", BAD_INPUT, "there is no prompt", "give --prompt-ids or --prompt-ids-file"),
     ("--prompt-ids-file nothing", ENVIRONMENT, "cannot read 'nothing'"),
     ("--prompt-ids-file .", ENVIRONMENT, "cannot read '.': it is a folder"),
@@ -81,6 +90,11 @@ OTHER = [
     ("--config prompts --prompt-ids 1", BAD_INPUT, "prompts: the configuration"),
     ("--config odd.json --prompt-ids 1 --device host-kernel", BAD_INPUT, "head_dim is 48; tasks take 32, 64 or 128",
      "use --device host"),
+    # Sizes are looked at before memory, which these would not fit.
+    ("--config huge.json --prompt-ids 1 --device host-kernel", BAD_INPUT,
+     "hidden_size is 100004; tasks take multiples of 16 from 32 on", "use --device host"),
+    ("--config huge.json --prompt-ids 1", BAD_INPUT, "hidden_size is 100004"),
+    ("--config nan.json --prompt-ids 1", BAD_INPUT, "'NaN' is no number of JSON"),
     ("--config tiny.json --prompt-ids 1 --tokens 65 --device host", BAD_INPUT, "max_position_embeddings is 64"),
     ("--config tiny.json --prompt-ids 1 --just-in-time attentive --device host-kernel", BAD_INPUT,
      "there is no function 'attentive'", "the functions are all, attention"),
@@ -97,6 +111,19 @@ def mistakes(strata, folder):
             if time.monotonic() - begun > SECONDS:
                 faults.append(f"strata decode {model}{words}: {time.monotonic() - begun:.0f} s until it was refused")
     return faults
+
+
+def old_configuration(strata, folder):
+    """What a config.json lacks is taken as transformers does, and told; its dtype and a mark of byte order are not
+    read."""
+    words = [strata, "decode", "--device", "host", "--tokens", "5", "--prompt-ids", "1,2,3", "--config"]
+    old, given = (subprocess.run([*words, file], capture_output=True, text=True, cwd=folder, check=False)
+                  for file in ("old.json", "given.json"))
+    expected = "".join(f"note: the configuration has no '{key}'; {value} is taken, as transformers does\n"
+                       for key, value in (("rms_norm_eps", "1e-06"), ("rope_theta", "10000")))
+    faults = [] if old.stdout == given.stdout and old.stdout else [f"{old} is not {given}"]
+    return faults + [f"{stderr} instead of {wanted}" for stderr, wanted in ((old.stderr, expected), (given.stderr, ""))
+                     if stderr != wanted]
 
 
 def answers(strata, folder):
@@ -116,6 +143,11 @@ def answers(strata, folder):
         found = alone(strata, *decode, *same, cwd=folder)
         if found != both or len(both.splitlines()) != 2:
             faults.append(f"{same}: {found} instead of {both}")
+    # Those of the file follow those of the command line.
+    all_four = alone(strata, *decode, "--prompt-ids", "7", "--prompt-ids-file", "prompts", cwd=folder)
+    if all_four.splitlines()[1:] != both.splitlines():
+        faults.append(f"--prompt-ids beside a file: {all_four} instead of one more than {both}")
+    faults += old_configuration(strata, folder)
     printed = alone(strata, *decode, "--prompt-ids-file", "prompts", "--json", cwd=folder)
     tokens = [[int(t) for t in line.split()] for line in both.splitlines()]
     if json.loads(printed) != {"device": "host", "mode": "interpreter", "tokens": tokens}:

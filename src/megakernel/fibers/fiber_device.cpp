@@ -17,7 +17,14 @@ constexpr uint64_t kUnit = 4096;  // a page, so that what is freed is a number o
 
 Result<std::unique_ptr<FiberDevice>> FiberDevice::open() {
   OpenFile file(memfd_create("device", 0));  // launches inherit it
-  const auto failed = [] { return environment("memory that processes share: {}", std::strerror(errno)); };
+  const auto failed = [] {
+    const char* const remedy = errno == ENOMEM ? "raise the limit of addresses (ulimit -v unlimited); of memory, only "
+                                                 "what a model needs is taken"
+                                               : "let this process make files in memory (memfd_create)";
+    return with_remedy(
+        environment("{} GB of addresses for memory that processes share: {}", kBytes >> 30, std::strerror(errno)),
+        remedy);
+  };
   if (file.number() < 0 || ftruncate(file.number(), static_cast<off_t>(kBytes)) != 0) return failed();
   void* const base = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file.number(), 0);
   if (base == MAP_FAILED) return failed();

@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include "superopt/codegen/test_host.h"
 
@@ -150,6 +151,20 @@ TEST(FiberKernel, ThreadsThatDoNotMeetAreNamed) {
 TEST(FiberKernel, AFaultEndsTheLaunchAlone) {
   const Launched launched = launch(compiled("*static_cast<volatile int*>(nullptr) = 0;"), "forward");
   EXPECT_THAT(launched.error, HasSubstr("ended by signal 11"));
+}
+
+/// As under ulimit -v, which batch systems set.
+TEST(FiberDevice, SaysWhichLimitIsTooLow) {
+  rlimit own{};
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &own), 0);
+  const rlimit low{rlim_t{1} << 34, own.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &low), 0);
+  const auto device = FiberDevice::open();
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &own), 0);
+  ASSERT_FALSE(device);
+  EXPECT_EQ(device.error().code, ErrorCode::Environment);
+  EXPECT_THAT(device.error().to_string(),
+              testing::AllOf(HasSubstr("64 GB of addresses"), HasSubstr("raise the limit of addresses (ulimit -v")));
 }
 
 TEST(FiberCode, SaysWhatTheCompilerSays) {

@@ -16,6 +16,7 @@
 #include "decode_host.h"
 #include "decode_options.h"
 #include "megakernel/decode/cuda_decode.h"
+#include "megakernel/decode/decode_sizes.h"
 #include "megakernel/decode/decoder.h"
 #include "megakernel/decode/fiber_decode.h"
 #include "megakernel/models/reference_decode.h"
@@ -41,6 +42,7 @@ class CommandWeights {
     CommandWeights made(config, command.seed);
     if (command.weights.empty()) return made;
     STRATA_TRY(made.weights_, ModelWeights::open(command.weights, config));
+    for (const std::string& note : made.weights_->notes()) notice("note: {}\n", note);
     return made;
   }
   Result<const ModelWeights*> get() {
@@ -260,6 +262,7 @@ Result<int> decode_by_interpreter(const DecodeCommand& command, const DecodeRequ
 
 Result<int> decode(const DecodeCommand& command) {
   STRATA_TRY(const DecodeRequest request, read_request(command));
+  if (command.device != "host") STRATA_CHECK(check_task_sizes(request.config, request.batch()));
   STRATA_TRY(CommandWeights weights, CommandWeights::open(command, request.config));
   if (command.device == "host") return decode_by_interpreter(command, request, weights);
   if (command.device == "host-kernel") return decode_by_host_kernel(command, request, weights);

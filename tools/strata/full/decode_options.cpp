@@ -102,9 +102,13 @@ Result<std::vector<std::pair<std::string, std::string>>> prompt_lines(const std:
   return lines;
 }
 
-Result<std::vector<std::vector<int>>> read_prompts(const DecodeCommand& command) {
+/// Prompts of tokens of the vocabulary. Messages name the prompt by its line or, of several, by its number.
+Result<std::vector<std::vector<int>>> read_prompts(const DecodeCommand& command, const ModelConfig& config) {
   std::vector<std::pair<std::string, std::string>> texts;
-  for (const std::string& text : command.prompts) texts.emplace_back("--prompt-ids", text);
+  for (const std::string& text : command.prompts) {
+    const bool alone = command.prompts.size() == 1;
+    texts.emplace_back(alone ? "--prompt-ids" : fmt::format("--prompt-ids, prompt {}", texts.size() + 1), text);
+  }
   if (command.has("--prompt-ids-file")) {
     STRATA_TRY(const auto lines, prompt_lines(command.prompts_file));
     texts.insert(texts.end(), lines.begin(), lines.end());
@@ -114,6 +118,12 @@ Result<std::vector<std::vector<int>>> read_prompts(const DecodeCommand& command)
   std::vector<std::vector<int>> prompts;
   for (const auto& [what, text] : texts) {
     STRATA_TRY(std::vector<int> ids, parse_ids(text, what, "token id"));
+    const auto unknown = std::find_if(ids.begin(), ids.end(), [&](int id) { return id >= config.vocab_size; });
+    if (unknown != ids.end()) {
+      return with_remedy(
+          invalid("{}: token {} is not in the model's vocabulary of {}", what, *unknown, config.vocab_size),
+          "use the ids of the model's own tokenizer");
+    }
     prompts.push_back(std::move(ids));
   }
   return prompts;
@@ -187,7 +197,8 @@ Result<DecodeRequest> read_request(const DecodeCommand& command) {
   STRATA_CHECK(check_pairs(command));
   DecodeRequest request;
   STRATA_TRY(request.config, read_config(command.config));
-  STRATA_TRY(request.prompts, read_prompts(command));
+  for (const std::string& note : notes_of(request.config)) notice("note: {}\n", note);
+  STRATA_TRY(request.prompts, read_prompts(command, request.config));
   request.generate = command.generate;
   request.generate.sampling = {command.sampling};
   if (command.has("--stop-ids")) {
@@ -217,7 +228,8 @@ void add_decode_options(CLI::App& app, DecodeCommand& command) {
       ->delimiter(';')
       ->allow_extra_args(false);
   app.add_option("--prompt-ids-file", command.prompts_file,
-                 "a file with the ids of a prompt in each line; - is the standard input");
+                 "a file with the ids of a prompt in each line, after those of --prompt-ids where both are given; - is "
+                 "the standard input");
   add_number<int64_t>(app, "--tokens", command.generate.tokens, {1, kMostPositions},
                       "to decode for each sequence, at most");
   add_number<float>(app, "--temperature", command.sampling.temperature, {0, 0x1p20F},
