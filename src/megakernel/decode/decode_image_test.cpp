@@ -113,6 +113,44 @@ TEST_P(DecodeImages, CompileForAllTargets) {
   }
 }
 
+/// What is filled up (decode_sizes.h): the embeddings are as in the file, and parts of the vocabulary cover all words.
+TEST(DecodeImage, OfFilledUpSizesCompilesForItsTarget) {
+  ModelConfig config = small_config(ModelFamily::Llama);
+  config.vocab_size = 509;
+  config.intermediate_size = 100;
+  const auto image = image_of(config);
+  ASSERT_TRUE(image) << image.error().to_string();
+  const int64_t row = config.hidden_size;
+  for (const DecodeBuffer& buffer : image->buffers) {
+    if (buffer.weight == "model.embed_tokens.weight") {
+      EXPECT_EQ(buffer.bytes, 509 * row * 2);
+    }
+  }
+  for (const PackJob& job : image->packing) {
+    for (const WeightSpec& weight : job.weights) {
+      if (weight.name == "lm_head.weight") {
+        EXPECT_EQ(weight.shape, (Shape{512, row}));
+      }
+      if (weight.name.ends_with("up_proj.weight")) {
+        EXPECT_EQ(weight.shape, (Shape{128, row}));
+      }
+      if (weight.name.ends_with("down_proj.weight")) {
+        EXPECT_EQ(weight.shape, (Shape{row, 128}));
+      }
+    }
+  }
+  std::vector<std::string> names;
+  for (const auto& [name, body] : image->bodies) names.push_back(name);
+  const auto code = compile_cuda_code(image->text(names), default_target(), false, 2048);
+  ASSERT_TRUE(code) << code.error().to_string();
+  EXPECT_LE(code->use.registers, 168);
+  const auto graph =
+      compile_cuda_code(image->text(names), default_target(), false, 2048, nullptr, static_cast<int>(names.size()));
+  ASSERT_TRUE(graph) << graph.error().to_string();
+  EXPECT_LE(graph->use.registers, 112);
+  EXPECT_EQ(graph->use.spilled_bytes, 0);
+}
+
 INSTANTIATE_TEST_SUITE_P(Families, DecodeImages, testing::Values(ModelFamily::Qwen3, ModelFamily::Llama),
                          [](const auto& test) { return test.param == ModelFamily::Qwen3 ? "qwen3" : "llama"; });
 
