@@ -99,6 +99,53 @@ TEST(SinkTransposes, ReduceWhatLiesInMemory) {
   }
 }
 
+TEST(SinkTransposes, WhatStandsBetweenTwoConvolutions) {
+  // Two results with their channels last, cut, beside a value of each channel, padded and pooled; one comes out as the
+  // next convolution wants it, another one in sums.
+  check(R"(  x = f32[4,9,10,104] parameter(0)
+  y = f32[4,9,10,104] parameter(1)
+  c = f32[4,100] parameter(2)
+  w = f32[4,100] parameter(3)
+  xt = f32[4,104,9,10] transpose(x), dimensions={0,3,1,2}
+  yt = f32[4,104,9,10] transpose(y), dimensions={0,3,1,2}
+  xs = f32[4,100,9,10] slice(xt), slice={[0:4], [0:100], [0:9], [0:10]}
+  ys = f32[4,100,9,10] slice(yt), slice={[0:4], [4:104], [0:9], [0:10]}
+  cs = f32[4,100,9,10] broadcast(c), dimensions={0,1}
+  all = f32[4,300,9,10] concatenate(xs, cs, ys), dimensions={1}
+  n = f32[4,300,9,10] negate(all)
+  p = f32[4,304,10,12] pad(n, z), padding=0_0x0_4x1_0x2_0
+  q = f32[4,304,5,4] reduce-window(p, z), window={size=1x1x2x3 stride=1x1x2x3}, to_apply=add
+  u = f32[4,5,4,304] transpose(q), dimensions={0,2,3,1}
+  s = f32[304] reduce(p, z), dimensions={0,2,3}, to_apply=add
+  ROOT r = (f32[4,5,4,304], f32[304]) tuple(u, s)
+)",
+        0);
+  // A dimension of one element, which convolutions of one dimension have, comes and goes; so do dimensions that
+  // transposes move it over. A broadcast gets its dimensions in the other order.
+  check(R"(  x = f32[30,1,60,104] parameter(0)
+  b = f32[104,60] parameter(1)
+  xt = f32[30,104,1,60] transpose(x), dimensions={0,3,1,2}
+  xr = f32[30,104,60] reshape(xt)
+  bs = f32[30,104,60] broadcast(b), dimensions={1,2}
+  a = f32[30,104,60] add(xr, bs)
+  ar = f32[30,104,60,1] reshape(a)
+  ROOT u = f32[30,60,1,104] transpose(ar), dimensions={0,2,3,1}
+)",
+        0);
+  check(R"(  x = f32[3,1,60,104] parameter(0)
+  b = f32[3,104] parameter(1)
+  xt = f32[3,104,1,60] transpose(x), dimensions={0,3,1,2}
+  xr = f32[1,3,104,60] reshape(xt)
+  bs = f32[1,3,104,60] broadcast(b), dimensions={1,2}
+  a = f32[1,3,104,60] multiply(xr, bs)
+  s = f32[3,104] reduce(a, z), dimensions={0,3}, to_apply=add
+  u = f32[60,3,1,104] transpose(a), dimensions={3,1,0,2}
+  v = f32[3,60,1,104] transpose(u), dimensions={1,0,2,3}
+  ROOT r = (f32[3,104], f32[3,60,1,104]) tuple(s, v)
+)",
+        0);
+}
+
 TEST(SinkTransposes, LeaveOthers) {
   // Another array beside it that lies as the transpose does; a transpose that is a result; few elements.
   for (const char* body : {R"(  x = f32[130,140] parameter(0)
@@ -109,6 +156,12 @@ TEST(SinkTransposes, LeaveOthers) {
 )",
                            R"(  x = f32[130,140] parameter(0)
   ROOT t = f32[140,130] transpose(x), dimensions={1,0}
+)",
+                           // A reshape that merges dimensions.
+                           R"(  x = f32[20,30,40] parameter(0)
+  t = f32[30,40,20] transpose(x), dimensions={1,2,0}
+  m = f32[1200,20] reshape(t)
+  ROOT u = f32[20,1200] transpose(m), dimensions={1,0}
 )",
                            R"(  x = f32[13,14] parameter(0)
   t = f32[14,13] transpose(x), dimensions={1,0}

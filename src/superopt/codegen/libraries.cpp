@@ -352,15 +352,17 @@ double product_seconds(const MatrixProduct& p, const Target& target) {
 }
 
 /// As a product of the filters and what they cover. Kernels on tensor cores want images, filters and results with their
-/// channels last, but for filters of one element: kernels of the library's own store them so before and after it.
+/// channels last: kernels of the library's own store them so before and after it. But filters of one element multiply
+/// matrices whose rows are a channel's positions, which need no other order where they are whole 16 bytes.
 double convolution_seconds(const Convolution& c, bool on_tensor_cores, const Target& target) {
   int64_t elements = c.images * c.channels, positions = c.images, terms = c.channels / c.groups;
-  bool single = true;
+  bool single = true, padded = false;
   for (const ConvolutionDimension& each : c.spatial) {
     elements *= each.size;
     positions *= each.result();
     terms *= each.filter;
     single = single && each.filter == 1 && each.stride == 1;
+    padded = padded || each.padding != 0;
   }
   const auto size = static_cast<double>(size_of(c.type));
   const double moved = size * static_cast<double>(elements + positions * c.filters);
@@ -369,7 +371,8 @@ double convolution_seconds(const Convolution& c, bool on_tensor_cores, const Tar
   const double work =
       (single ? 1 : kGathered) * (aligned ? 1 : kUnaligned) *
       work_seconds(on_tensor_cores, size_of(c.type), {1, positions, c.filters, terms}, bytes, {}, target);
-  const bool reorders = on_tensor_cores && !c.channels_last && !single;
+  const bool whole_rows = single && !padded && positions / c.images * size_of(c.type) % kAligned == 0;
+  const bool reorders = on_tensor_cores && !c.channels_last && !whole_rows;
   return target.rates.launch + work +
          (reorders ? target.rates.library_reordering + 2 * moved / (kBandwidthShare * target.rates.memory_bandwidth)
                    : 0);

@@ -385,6 +385,21 @@ TEST_F(LibrariesTest, ConvolutionsThatMayBeTf32TakeNoLonger) {
   }
 }
 
+TEST_F(LibrariesTest, ConvolutionsOfOneElementNeedNoOtherOrderWhereRowsAreWhole) {
+  // Measured: 7.2 µs of 56 × 56 (docs/benchmarks.md). 65 × 65 of 16 bits are no whole 16 bytes: 36 µs and more.
+  const auto microseconds = [&](int64_t images, int64_t channels, int64_t filters, int64_t size, bool last) {
+    Convolution c;
+    std::tie(c.type, c.images, c.channels, c.filters) = std::tuple(DType::BF16, images, channels, filters);
+    c.spatial = {2, ConvolutionDimension{.size = size}};
+    c.channels_last = last;
+    return library_seconds(c, targets().back()) * 1e6;
+  };
+  EXPECT_EQ(microseconds(8, 256, 64, 56, false), microseconds(8, 256, 64, 56, true));
+  EXPECT_NEAR(microseconds(8, 256, 64, 56, false), 7.2, 1.5);
+  EXPECT_GT(microseconds(3, 256, 104, 65, false), 2 * microseconds(3, 256, 104, 65, true));
+  EXPECT_NEAR(microseconds(3, 556, 100, 65, false), 36, 8);
+}
+
 TEST_F(LibrariesTest, SchedulesOfALibrary) {
   const GraphPtr graph = parse(
       "graph g {\n input A: f16[64, 1024]\n input V: f16[1024, 1024]\n input W: f16[1024, 1024]\n"
