@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "hlo/entry_rewriter.h"
+#include "hlo/users.h"
 
 namespace strata::emitters {
 namespace {
@@ -92,7 +93,7 @@ size_t arrays_of(const Instruction& it) {
 
 class Sinking : hlo::EntryRewriter {
  public:
-  explicit Sinking(const hlo::Module& module) : EntryRewriter(module) {}
+  explicit Sinking(const hlo::Module& module) : EntryRewriter(module), users_(hlo::users_of(from_)) {}
 
   std::optional<hlo::Module> run() {
     find_permutations();
@@ -184,6 +185,7 @@ class Sinking : hlo::EntryRewriter {
   std::optional<InstructionId> replaced(const Instruction& it, const Instruction& copy) {
     if (back_[static_cast<size_t>(id_of(it))])
       return reshaped(as_it_lies(it.operands[0], permutation(it.operands[0])), it.shape.dims);
+    if (it.opcode == Opcode::Slice) return transposed_slice(it);
     if (it.opcode != Opcode::Reduce || it.operands.size() != 2 || !it.shape.is_array()) return std::nullopt;
     const Dimensions& by = permutation(it.operands[0]);
     if (by.empty() || !it.shape.has_default_layout()) return std::nullopt;
@@ -206,6 +208,16 @@ class Sinking : hlo::EntryRewriter {
                                      {operand, copy.operands[1]}, hlo::DimensionsAttributes{{over}}, it.called);
     if (moves_nothing(order, it.shape.dims)) return reshaped(result, it.shape.dims);
     return add(it.name, Opcode::Transpose, it.shape, {result}, hlo::DimensionsAttributes{{order}});
+  }
+
+  /// A part of a transpose that nothing else reads as the transpose of a part: what cuts channels off that a library
+  /// filled up then stands before the transpose, whose tiles take what comes behind it.
+  std::optional<InstructionId> transposed_slice(const Instruction& it) {
+    const InstructionId id = id_of(it), whole = it.operands[0];
+    if (permutation(id).empty() || from_[whole].opcode != Opcode::Transpose || !hlo::only_user(users_, whole))
+      return std::nullopt;
+    const Dimensions& by = permutation(id);
+    return add(it.name, Opcode::Transpose, it.shape, {as_it_lies(id, by)}, hlo::DimensionsAttributes{{by}});
   }
 
   InstructionId reshaped(InstructionId id, const Dimensions& dims) {
@@ -262,6 +274,7 @@ class Sinking : hlo::EntryRewriter {
                hlo::DimensionsAttributes{{places}});
   }
 
+  const hlo::Users users_;
   std::vector<Dimensions> permutations_;
   std::vector<bool> neutral_;
   std::vector<bool> back_;  ///< transposes of transposes of something, by which that is as it was

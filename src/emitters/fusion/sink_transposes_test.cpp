@@ -146,6 +146,29 @@ TEST(SinkTransposes, WhatStandsBetweenTwoConvolutions) {
         0);
 }
 
+TEST(SinkTransposes, CutBeforeTheyTranspose) {
+  // What only cuts a transpose makes that of a part; other readers keep the whole.
+  const std::string slices = R"(  x = f32[4,9,10,104] parameter(0)
+  b = f32[100] parameter(1)
+  t = f32[4,104,9,10] transpose(x), dimensions={0,3,1,2}
+  s = f32[4,100,9,10] slice(t), slice={[0:4], [0:100], [0:9], [0:10]}
+  bs = f32[4,100,9,10] broadcast(b), dimensions={1}
+  a = f32[4,100,9,10] add(s, bs)
+)";
+  const std::string body = slices + "  ROOT r = (f32[4,100,9,10]) tuple(a)\n";
+  check(body, 1);
+  const auto module = hlo::parse_module(kSum + "ENTRY e {\n  z = f32[] constant(0)\n" + body + "}\n");
+  const std::optional<hlo::Module> changed = sink_transposes(**module);
+  for (const hlo::Instruction& it : changed->entry_computation().instructions) {
+    if (it.name == "s") {
+      EXPECT_EQ(it.opcode, hlo::Opcode::Transpose) << hlo::print(*changed);
+    }
+  }
+  const auto both = hlo::parse_module(kSum + "ENTRY e {\n  z = f32[] constant(0)\n" + slices +
+                                      "  ROOT r = (f32[4,100,9,10], f32[4,104,9,10]) tuple(a, t)\n}\n");
+  EXPECT_FALSE(sink_transposes(**both));
+}
+
 TEST(SinkTransposes, LeaveOthers) {
   // Another array beside it that lies as the transpose does; a transpose that is a result; few elements.
   for (const char* body : {R"(  x = f32[130,140] parameter(0)

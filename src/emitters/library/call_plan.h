@@ -43,8 +43,10 @@ std::optional<DType> library_type(hlo::ElementType type);
 bool is_for_library(const hlo::Computation& computation, hlo::InstructionId dot);
 /// Error (Unsupported): why no library computes it.
 Result<CallPlan> plan_product(const hlo::Computation& computation, const Users& users, hlo::InstructionId dot);
+/// With channels last or first, whichever is faster where it is not said.
 Result<CallPlan> plan_convolution(const hlo::Computation& computation, const Users& users,
-                                  hlo::InstructionId convolution, const Target& target);
+                                  hlo::InstructionId convolution, const Target& target,
+                                  std::optional<bool> channels_last = {});
 
 Result<CallPlan> plan_transform(const hlo::Computation& computation, const Users& users, hlo::InstructionId fft);
 

@@ -45,7 +45,7 @@ class ConvolutionPlanner {
         x_(computation.operand_shape(it_, 0)),
         w_(computation.operand_shape(it_, 1)) {}
 
-  Result<CallPlan> plan() {
+  Result<CallPlan> plan(std::optional<bool> channels_last) {
     STRATA_CHECK(take_type());
     if (const std::optional<Convolution> gradient = gradient_of(attributes_, x_, w_, it_.shape)) {
       const auto [type, tf32] = std::pair(work_.type, work_.tf32);
@@ -59,6 +59,7 @@ class ConvolutionPlanner {
     std::optional<double> least;
     const bool on_tensor_cores = work_.type != DType::F32 || work_.tf32;
     for (const bool last : {on_tensor_cores, !on_tensor_cores}) {
+      if (channels_last && *channels_last != last) continue;
       CallPlan plan;
       Convolution work = work_;
       work.channels_last = last;
@@ -186,8 +187,8 @@ class ConvolutionPlanner {
 }  // namespace
 
 Result<CallPlan> plan_convolution(const Computation& computation, const Users& users, InstructionId convolution,
-                                  const Target& target) {
-  return ConvolutionPlanner(computation, users, convolution, target).plan();
+                                  const Target& target, std::optional<bool> channels_last) {
+  return ConvolutionPlanner(computation, users, convolution, target).plan(channels_last);
 }
 
 }  // namespace strata::emitters

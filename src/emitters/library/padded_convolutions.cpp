@@ -1,5 +1,7 @@
 #include "emitters/library/padded_convolutions.h"
 
+#include <array>
+
 #include "emitters/library/call_plan.h"
 #include "hlo/entry_rewriter.h"
 #include "superopt/codegen/libraries.h"
@@ -23,10 +25,11 @@ class Filler : hlo::EntryRewriter {
 
   hlo::Module run() {
     return rewrite([&](const Instruction& it, const Instruction& copy) -> std::optional<InstructionId> {
-      const auto work = it.opcode == Opcode::Convolution ? work_of(it) : std::nullopt;
-      if (!work) return std::nullopt;
-      const Shapes to = filled_shapes(it, *work);
-      return pays(it, *work, to) ? std::optional(fill(copy, to)) : std::nullopt;
+      if (it.opcode != Opcode::Convolution) return std::nullopt;
+      const auto plan = plan_of(it, {}), last = plan_of(it, true);
+      if (!plan || !last) return std::nullopt;
+      const Shapes to = filled_shapes(it, std::get<Convolution>(plan->work));
+      return pays(it, *plan, *last, to) ? std::optional(fill(copy, to)) : std::nullopt;
     });
   }
 
@@ -35,15 +38,14 @@ class Filler : hlo::EntryRewriter {
     Shape x, w, result;
   };
 
-  /// What a library that takes it as it is computes.
-  std::optional<Convolution> work_of(const Instruction& it) const {
+  /// How a library takes it as it is.
+  std::optional<CallPlan> plan_of(const Instruction& it, std::optional<bool> channels_last) const {
     const auto& a = it.as<hlo::ConvolutionAttributes>();
     if (a.feature_group_count != 1 || a.batch_group_count != 1) return std::nullopt;
     const auto id = static_cast<InstructionId>(&it - from_.instructions.data());
-    const auto plan = plan_convolution(from_, users_, id, target_);
-    if (!plan) return std::nullopt;
-    const auto work = std::get<Convolution>(plan->work);
-    return size_of(work.type) == 2 ? std::optional(work) : std::nullopt;
+    auto plan = plan_convolution(from_, users_, id, target_, channels_last);
+    if (!plan || size_of(std::get<Convolution>(plan->work).type) != 2) return std::nullopt;
+    return std::move(*plan);
   }
 
   /// The same arrays with channels and filters filled up. What a gradient of filters sums over is images.
@@ -62,21 +64,31 @@ class Filler : hlo::EntryRewriter {
             with(it.shape, {a.output_feature})};
   }
 
-  bool pays(const Instruction& it, const Convolution& work, const Shapes& to) const {
+  /// What has to lie in another order is read and written either way; filling it up is done with that.
+  bool pays(const Instruction& it, const CallPlan& plan, const CallPlan& last, const Shapes& to) const {
+    const auto& work = std::get<Convolution>(plan.work);
     Convolution larger = work;
     larger.channels = filled(work.channels);
     larger.filters = filled(work.filters);
     if (larger.channels == work.channels && larger.filters == work.filters) return false;
     larger.channels_last = true;
-    double seconds = library_seconds(larger, target_);
-    for (const auto& [from, padded] :
-         {std::pair(&from_.operand_shape(it, 0), &to.x), std::pair(&from_.operand_shape(it, 1), &to.w),
-          std::pair(&it.shape, &to.result)}) {
-      if (from->dims == padded->dims) continue;
-      const auto elements = static_cast<double>(from->element_count() + padded->element_count());
-      seconds += target_.rates.launch + 2 * elements / target_.rates.memory_bandwidth;
+    double seconds = library_seconds(larger, target_), before = library_seconds(work, target_);
+    const std::array from{&from_.operand_shape(it, 0), &from_.operand_shape(it, 1), &it.shape};
+    const std::array padded{&to.x, &to.w, &to.result};
+    const auto copied = [](const CallPlan& of) {
+      return std::array{!of.operands[0].permutation.empty(), !of.operands[1].permutation.empty(),
+                        !of.result_permutation.empty()};
+    };
+    for (size_t i = 0; i < from.size(); ++i) {
+      const auto bytes = [&](const Shape& other) {
+        return static_cast<double>((from[i]->element_count() + other.element_count()) * size_of(work.type));
+      };
+      const bool is_padded = from[i]->dims != padded[i]->dims;
+      if (copied(plan)[i]) before += bytes(*from[i]) / target_.rates.memory_bandwidth;
+      if (copied(last)[i] || is_padded) seconds += bytes(*padded[i]) / target_.rates.memory_bandwidth;
+      if (is_padded && !copied(last)[i]) seconds += target_.rates.launch;
     }
-    return seconds < library_seconds(work, target_);
+    return seconds < before;
   }
 
   InstructionId fill(const Instruction& it, const Shapes& to) {

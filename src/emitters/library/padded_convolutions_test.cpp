@@ -2,6 +2,7 @@
 // interpreter.
 #include "emitters/library/padded_convolutions.h"
 
+#include "emitters/library/call_plan.h"
 #include "emitters/library/test_library_calls.h"
 
 namespace strata::emitters {
@@ -36,6 +37,32 @@ TEST_F(PaddedConvolutionsTest, ComeToTheSame) {
     }
   }
   EXPECT_GE(filled, 6);
+}
+
+/// Filters of one element, in rows that are no whole 16 bytes and so lie in another order for the library: they are
+/// filled up on the way. In whole rows they stay as they lie.
+TEST(PaddedConvolutions, AreFilledOnTheWayToAnotherOrder) {
+  const auto filled = [](int64_t channels, int64_t filters, int64_t size) {
+    const hlo::Module module = with_padded_convolutions(
+        *parsed(fmt::format("HloModule m\n\nENTRY e {{\n  x = bf16[3,{0},{2},{2}] parameter(0)\n"
+                            "  w = bf16[{1},{0},1,1] parameter(1)\n  ROOT c = bf16[3,{1},{2},{2}] convolution(x, w), "
+                            "window={{size=1x1}}, dim_labels=bf01_oi01->bf01\n}}\n",
+                            channels, filters, size)),
+        EmitOptions{}.target);
+    const hlo::Computation& entry = module.entry_computation();
+    const auto users = users_of(entry);
+    for (hlo::InstructionId id = 0; id < std::ssize(entry.instructions); ++id) {
+      if (entry[id].opcode != hlo::Opcode::Convolution) continue;
+      const auto plan = plan_convolution(entry, users, id, EmitOptions{}.target);
+      EXPECT_TRUE(plan);
+      return std::get<Convolution>(plan->work);
+    }
+    return Convolution{};
+  };
+  const Convolution odd = filled(556, 100, 65);
+  EXPECT_EQ(std::tie(odd.channels, odd.filters, odd.channels_last), std::tuple(560, 104, true));
+  const Convolution whole = filled(560, 104, 64);
+  EXPECT_EQ(std::tie(whole.channels, whole.filters, whole.channels_last), std::tuple(560, 104, false));
 }
 
 /// f32 has no such kernels, whole channels need nothing, and groups stay.
