@@ -6,13 +6,13 @@ usage: modules.py STRATA [--only SUBSTRING,...] [--part I/N] [--list] [--hlo FOL
                   [--lowered-for PLATFORM]
 
 Needs JAX, for CUDA but with --list, --hlo and --device host. The modules are those of module_families.py,
-module_operators.py, module_odd_*.py, module_fresh_*.py, module_more_*.py and module_later_*.py. Strata's time is that
-of a replayed CUDA graph (strata run --profile); where the interpreter runs a step, there is none, and a note says that
-it is the time of the steps. XLA's is how long streams of the GPU are busy in a call, by JAX's profiler, so without the
-pauses between kernels; the time between the ends of calls that are issued back to back stands beside it, in
-parentheses, and takes its place where the profiler shows no stream. Both keep arrays in the caches that hold them.
-Strata never computes products of f32 in TF32; modules whose floats are all f32 get the precision "highest" from XLA
-too, unless --tf32.
+module_operators.py, module_odd_*.py, module_fresh_*.py, module_more_*.py, module_later_*.py and module_outside_*.py.
+Strata's time is that of a replayed CUDA graph (strata run --profile); where the interpreter runs a step, there is
+none, and a note says that it is the time of the steps. XLA's is how long streams of the GPU are busy in a call, by
+JAX's profiler, so without the pauses between kernels; the time between the ends of calls that are issued back to back
+stands beside it, in parentheses, and takes its place where the profiler shows no stream. Both keep arrays in the
+caches that hold them. Strata never computes products of f32 in TF32; modules whose floats are all f32 get the
+precision "highest" from XLA too, unless --tf32.
 
 Cold compile times stand beside them: `strata emit` to cubins, its start included, without a search and with no cache,
 and XLA's compile() of the lowered module without a persistent cache. With --device host the latter is XLA:CPU's, which
@@ -440,7 +440,8 @@ def main():
     import module_odd_operators  # noqa: F401
     import module_odd_shapes  # noqa: F401
     import module_odd_windows  # noqa: F401
-    import module_outside  # noqa: F401
+    import module_outside_layers  # noqa: F401
+    import module_outside_steps  # noqa: F401
     part, parts = map(int, options.part.split("/"))
     chosen = {name: module for name, module in MODULES.items()
               if any(one in name or one == module.family for one in options.only.split(","))}
