@@ -105,6 +105,10 @@ std::map<size_t, std::pair<int64_t, int64_t>> counting_pieces(const Computation&
   if (indices.opcode != Opcode::Concatenate || indices.dimensions()[0] != how.vector_dim ||
       indices.operands.size() != how.of_index.size())
     return {};
+  const bool one_each = std::all_of(indices.operands.begin(), indices.operands.end(), [&](InstructionId piece) {
+    return computation[piece].shape.dim(how.vector_dim) == 1;
+  });
+  if (!one_each) return {};
   std::map<size_t, std::pair<int64_t, int64_t>> found;
   for (size_t piece = 0; piece < indices.operands.size() && found.size() + 1 < indices.operands.size(); ++piece) {
     const int64_t of_operand = how.of_index[piece];
@@ -196,11 +200,18 @@ Replacement replacement(const Module& module, const Computation& computation, co
 }  // namespace
 
 bool has_iota_indices(const Module& module) {
-  const Module flat = inline_calls(module);
-  return std::any_of(flat.computations.begin(), flat.computations.end(), [](const Computation& computation) {
-    return std::any_of(computation.instructions.begin(), computation.instructions.end(),
-                       [&](const Instruction& it) { return !counting_pieces(computation, it).empty(); });
+  const auto any = [](const Module& in, const auto& is) {
+    return std::any_of(in.computations.begin(), in.computations.end(), [&](const Computation& computation) {
+      return std::any_of(computation.instructions.begin(), computation.instructions.end(),
+                         [&](const Instruction& it) { return is(computation, it); });
+    });
+  };
+  const bool has_indices = any(module, [](const Computation&, const Instruction& it) {
+    return it.opcode == Opcode::Gather || it.opcode == Opcode::Scatter;
   });
+  return has_indices && any(inline_calls(module), [](const Computation& computation, const Instruction& it) {
+           return !counting_pieces(computation, it).empty();
+         });
 }
 
 Result<Module> batch_iota_indices(const Module& module) {

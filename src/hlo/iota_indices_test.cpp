@@ -119,6 +119,14 @@ TEST(BatchIotaIndices, LeavesOthers) {
     ASSERT_TRUE(module) << module.error().to_string();
     EXPECT_FALSE(has_iota_indices(**module)) << operand << " " << piece;
   }
+  // Two indices in one piece, and none in the other.
+  const auto uneven = parse_module(
+      "ENTRY e { x = f32[4,9] parameter(0) a = s32[4,0] parameter(1) b = s32[4,2] iota(), iota_dimension=0 i = "
+      "s32[4,2] "
+      "concatenate(a, b), dimensions={1} ROOT g = f32[4] gather(x, i), offset_dims={}, collapsed_slice_dims={0,1}, "
+      "start_index_map={0,1}, index_vector_dim=1, slice_sizes={1,1} }");
+  ASSERT_TRUE(uneven) << uneven.error().to_string();
+  EXPECT_FALSE(has_iota_indices(**uneven));
   // One dimension of the indices stands for one of the operand: of a diagonal, one piece stays.
   const auto diagonal = parse_module(
       "ENTRY e { x = f32[4,4] parameter(0) a = s32[4,1] iota(), iota_dimension=0 i = s32[4,2] concatenate(a, a), "
