@@ -14,7 +14,7 @@ namespace strata::hlo {
 namespace {
 
 constexpr int64_t kMostElements = 1 << 20;  ///< of an array that the interpreter computes
-constexpr size_t kMostInstructions = 32;    ///< that compute a piece
+constexpr size_t kMostInstructions = 32;    ///< that a piece may be computed by
 
 /// What gathers and scatters say about their indices, by the same names.
 struct Indexing {
@@ -56,20 +56,22 @@ bool is_computed(const Instruction& it) {
 }
 
 /// Copies `id`, and what it is computed of, to `to`; its number there, or nothing where it is not iotas and constants.
+/// `budget` is how many more instructions may be looked at.
 std::optional<InstructionId> copy_known(const Computation& from, InstructionId id, Computation& to,
-                                        std::map<InstructionId, InstructionId>& copied) {
+                                        std::map<InstructionId, InstructionId>& copied, size_t& budget) {
   if (const auto known = copied.find(id); known != copied.end()) return known->second;
   const Instruction& it = from[id];
   const bool counts = it.shape.is_array() && (is_integer(it.shape.type) || it.shape.type == ElementType::Pred);
-  if (!counts || !is_computed(it) || it.shape.element_count() > kMostElements || copied.size() >= kMostInstructions)
-    return std::nullopt;
-  Instruction copy = it;
-  for (InstructionId& operand : copy.operands) {
-    const auto moved = copy_known(from, operand, to, copied);
+  if (!counts || !is_computed(it) || it.shape.element_count() > kMostElements || budget == 0) return std::nullopt;
+  --budget;
+  std::vector<InstructionId> operands;
+  for (const InstructionId operand : it.operands) {
+    const auto moved = copy_known(from, operand, to, copied, budget);
     if (!moved) return std::nullopt;
-    operand = *moved;
+    operands.push_back(*moved);
   }
-  to.instructions.push_back(std::move(copy));
+  to.instructions.push_back(it);
+  to.instructions.back().operands = std::move(operands);
   return copied[id] = static_cast<InstructionId>(to.instructions.size()) - 1;
 }
 
@@ -80,7 +82,8 @@ std::optional<int64_t> counted_dimension(const Computation& computation, Instruc
   alone.name = known.name = "indices";
   alone.entry = 0;
   std::map<InstructionId, InstructionId> copied;
-  const auto root = copy_known(computation, id, known, copied);
+  size_t budget = kMostInstructions;
+  const auto root = copy_known(computation, id, known, copied, budget);
   if (!root) return std::nullopt;
   known.root = *root;
   const Result<Literal> value = evaluate(alone, {});
@@ -96,38 +99,58 @@ std::optional<int64_t> counted_dimension(const Computation& computation, Instruc
   return std::nullopt;
 }
 
-/// The pieces of the indices that become batching dimensions: the operand's dimension and that of the indices, by
-/// piece.
-std::map<size_t, std::pair<int64_t, int64_t>> counting_pieces(const Computation& computation, const Instruction& it) {
-  if ((it.opcode != Opcode::Gather && it.opcode != Opcode::Scatter) || !it.shape.is_array()) return {};
-  const Indexing how = indexing_of(it);
-  const Instruction& indices = computation[it.operands[1]];
-  if (indices.opcode != Opcode::Concatenate || indices.dimensions()[0] != how.vector_dim ||
-      indices.operands.size() != how.of_index.size())
-    return {};
-  const bool one_each = std::all_of(indices.operands.begin(), indices.operands.end(), [&](InstructionId piece) {
-    return computation[piece].shape.dim(how.vector_dim) == 1;
-  });
-  if (!one_each) return {};
-  std::map<size_t, std::pair<int64_t, int64_t>> found;
-  for (size_t piece = 0; piece < indices.operands.size() && found.size() + 1 < indices.operands.size(); ++piece) {
-    const int64_t of_operand = how.of_index[piece];
-    if (!has(how.of_one, of_operand)) continue;
-    const auto counted = counted_dimension(computation, indices.operands[piece]);
-    if (!counted || *counted == how.vector_dim || has(how.indices_batching, *counted) ||
-        indices.shape.dim(*counted) != computation.operand_shape(it, 0).dim(of_operand))
-      continue;
-    const bool taken =
-        std::any_of(found.begin(), found.end(), [&](const auto& other) { return other.second.second == *counted; });
-    if (!taken) found[piece] = {of_operand, *counted};
+/// A piece of indices that becomes a batching dimension: the operand's dimension, and that of the indices.
+using Counting = std::map<size_t, std::pair<int64_t, int64_t>>;
+
+/// Finds pieces that count, each array of which is computed once.
+class CountingPieces {
+ public:
+  explicit CountingPieces(const Computation& computation) : computation_(computation) {}
+
+  /// Those that become batching dimensions, by their number.
+  Counting of(const Instruction& it) {
+    if ((it.opcode != Opcode::Gather && it.opcode != Opcode::Scatter) || !it.shape.is_array()) return {};
+    const Indexing how = indexing_of(it);
+    const Instruction& indices = computation_[it.operands[1]];
+    if (indices.opcode != Opcode::Concatenate || indices.dimensions()[0] != how.vector_dim ||
+        indices.operands.size() != how.of_index.size())
+      return {};
+    const bool one_each = std::all_of(indices.operands.begin(), indices.operands.end(), [&](InstructionId piece) {
+      return computation_[piece].shape.dim(how.vector_dim) == 1;
+    });
+    if (!one_each) return {};
+    Counting found;
+    for (size_t piece = 0; piece < indices.operands.size() && found.size() + 1 < indices.operands.size(); ++piece) {
+      const int64_t of_operand = how.of_index[piece];
+      const int64_t size = computation_.operand_shape(it, 0).dim(of_operand);
+      const std::vector<int64_t>& sizes = indices.shape.dims;
+      if (!has(how.of_one, of_operand) || !has(sizes, size)) continue;
+      const std::optional<int64_t> counted = counted_along(indices.operands[piece]);
+      if (!counted || *counted == how.vector_dim || has(how.indices_batching, *counted) ||
+          indices.shape.dim(*counted) != size)
+        continue;
+      const bool taken =
+          std::any_of(found.begin(), found.end(), [&](const auto& other) { return other.second.second == *counted; });
+      if (!taken) found[piece] = {of_operand, *counted};
+    }
+    return found;
   }
-  return found;
-}
+
+ private:
+  std::optional<int64_t> counted_along(InstructionId piece) {
+    const auto [known, is_new] = counted_.try_emplace(piece);
+    if (is_new) known->second = counted_dimension(computation_, piece);
+    return known->second;
+  }
+
+  const Computation& computation_;
+  std::map<InstructionId, std::optional<int64_t>> counted_;
+};
 
 std::string listed(const std::vector<int64_t>& dims) { return fmt::format("{{{}}}", fmt::join(dims, ",")); }
 
 Replacement replacement(const Module& module, const Computation& computation, const Instruction& it,
-                        const std::map<size_t, std::pair<int64_t, int64_t>>& counting) {
+                        const Counting& counting) {
   Indexing how = indexing_of(it);
   const bool gathers = it.opcode == Opcode::Gather;
   const Instruction& indices = computation[it.operands[1]];
@@ -200,26 +223,28 @@ Replacement replacement(const Module& module, const Computation& computation, co
 }  // namespace
 
 bool has_iota_indices(const Module& module) {
-  const auto any = [](const Module& in, const auto& is) {
-    return std::any_of(in.computations.begin(), in.computations.end(), [&](const Computation& computation) {
-      return std::any_of(computation.instructions.begin(), computation.instructions.end(),
-                         [&](const Instruction& it) { return is(computation, it); });
-    });
-  };
-  const bool has_indices = any(module, [](const Computation&, const Instruction& it) {
+  const auto takes_indices = [](const Instruction& it) {
     return it.opcode == Opcode::Gather || it.opcode == Opcode::Scatter;
+  };
+  const bool any = std::any_of(module.computations.begin(), module.computations.end(), [&](const Computation& in) {
+    return std::any_of(in.instructions.begin(), in.instructions.end(), takes_indices);
   });
-  return has_indices && any(inline_calls(module), [](const Computation& computation, const Instruction& it) {
-           return !counting_pieces(computation, it).empty();
-         });
+  if (!any) return false;
+  const Module flat = inline_calls(module);
+  return std::any_of(flat.computations.begin(), flat.computations.end(), [](const Computation& computation) {
+    CountingPieces pieces(computation);
+    return std::any_of(computation.instructions.begin(), computation.instructions.end(),
+                       [&](const Instruction& it) { return !pieces.of(it).empty(); });
+  });
 }
 
 Result<Module> batch_iota_indices(const Module& module) {
   const Module flat = inline_calls(module);
+  std::map<const Computation*, CountingPieces> pieces;
   STRATA_TRY(const Module batched,
              replace_instructions(
                  flat, [&](const Computation& computation, const Instruction& it) -> std::optional<Replacement> {
-                   const auto counting = counting_pieces(computation, it);
+                   const Counting counting = pieces.try_emplace(&computation, computation).first->second.of(it);
                    if (counting.empty()) return std::nullopt;
                    return replacement(flat, computation, it, counting);
                  }));

@@ -119,6 +119,12 @@ TEST(BatchIotaIndices, LeavesOthers) {
     ASSERT_TRUE(module) << module.error().to_string();
     EXPECT_FALSE(has_iota_indices(**module)) << operand << " " << piece;
   }
+  // What takes many instructions is not looked at to its end.
+  std::string chain = "k0 = s32[4,1] iota(), iota_dimension=0 z = s32[4,1] constant({{0},{0},{0},{0}})";
+  for (int i = 1; i <= 30000; ++i) chain += fmt::format(" k{} = s32[4,1] add(k{}, z)", i, i - 1);
+  const auto endless = parse_module(gather_of("4,9", chain + " a = s32[4,1] copy(k30000)"));
+  ASSERT_TRUE(endless) << endless.error().to_string();
+  EXPECT_FALSE(has_iota_indices(**endless));
   // Two indices in one piece, and none in the other.
   const auto uneven = parse_module(
       "ENTRY e { x = f32[4,9] parameter(0) a = s32[4,0] parameter(1) b = s32[4,2] iota(), iota_dimension=0 i = "

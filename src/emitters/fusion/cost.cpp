@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <array>
 #include <limits>
-#include <utility>
 
 #include "emitters/fusion/bandwidth.h"
 #include "emitters/fusion/instruction_roles.h"
@@ -172,23 +171,28 @@ double bytes_across(const PricedKernel& kernel, const ComputedOnce& together) {
   }
   if (reduced < 0) return 0;
   const double large = elements(static_cast<size_t>(reduced)) / 2;
+  std::vector<std::vector<InstructionId>> users(count);
+  for (size_t i = 0; i < count; ++i) {
+    for (const InstructionId operand : kernel.graph.operands_of(static_cast<InstructionId>(i)))
+      users[static_cast<size_t>(operand)].push_back(static_cast<InstructionId>(i));
+  }
   // 0 along the reduced array, 1 across it, -1 not known yet: passed on between operands and users, both ways.
   std::vector<int> across(count, -1);
-  across[static_cast<size_t>(reduced)] = 0;
-  bool changed = true;
-  const auto pass = [&](size_t from, size_t to, bool turns) {
-    if (across[from] < 0 || across[to] >= 0 || elements(to) < large) return;
-    across[to] = across[from] ^ (turns ? 1 : 0);
-    changed = true;
+  std::vector<size_t> next;
+  const auto reach = [&](InstructionId id, int value) {
+    const auto i = static_cast<size_t>(id);
+    if (across[i] >= 0 || elements(i) < large) return;
+    across[i] = value;
+    next.push_back(i);
   };
-  while (std::exchange(changed, false)) {
-    for (size_t i = 0; i < 2 * count; ++i) {
-      const size_t user = i < count ? count - 1 - i : i - count;
-      for (const InstructionId operand : kernel.graph.operands_of(static_cast<InstructionId>(user))) {
-        pass(user, static_cast<size_t>(operand), kernel.instructions[user]->turns);
-        pass(static_cast<size_t>(operand), user, kernel.instructions[user]->turns);
-      }
-    }
+  reach(reduced, 0);
+  while (!next.empty()) {
+    const size_t i = next.back();
+    next.pop_back();
+    const auto turned = [&](size_t at) { return across[i] ^ (kernel.instructions[at]->turns ? 1 : 0); };
+    for (const InstructionId operand : kernel.graph.operands_of(static_cast<InstructionId>(i)))
+      reach(operand, turned(i));
+    for (const InstructionId user : users[i]) reach(user, turned(static_cast<size_t>(user)));
   }
   std::array<double, 2> bytes{};
   const auto move = [&](size_t i) {
