@@ -158,12 +158,13 @@ TEST(SinkTransposes, CutBeforeTheyTranspose) {
   const std::string body = slices + "  ROOT r = (f32[4,100,9,10]) tuple(a)\n";
   check(body, 1);
   const auto module = hlo::parse_module(kSum + "ENTRY e {\n  z = f32[] constant(0)\n" + body + "}\n");
+  ASSERT_TRUE(module) << module.error().to_string();
   const std::optional<hlo::Module> changed = sink_transposes(**module);
-  for (const hlo::Instruction& it : changed->entry_computation().instructions) {
-    if (it.name == "s") {
-      EXPECT_EQ(it.opcode, hlo::Opcode::Transpose) << hlo::print(*changed);
-    }
-  }
+  ASSERT_TRUE(changed);
+  const auto& made = changed->entry_computation().instructions;
+  const auto part = std::find_if(made.begin(), made.end(), [](const hlo::Instruction& it) { return it.name == "s"; });
+  ASSERT_NE(part, made.end()) << hlo::print(*changed);
+  EXPECT_EQ(part->opcode, hlo::Opcode::Transpose) << hlo::print(*changed);
   const auto both = hlo::parse_module(kSum + "ENTRY e {\n  z = f32[] constant(0)\n" + slices +
                                       "  ROOT r = (f32[4,100,9,10], f32[4,104,9,10]) tuple(a, t)\n}\n");
   EXPECT_FALSE(sink_transposes(**both));

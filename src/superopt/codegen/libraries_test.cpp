@@ -386,7 +386,7 @@ TEST_F(LibrariesTest, ConvolutionsThatMayBeTf32TakeNoLonger) {
 }
 
 TEST_F(LibrariesTest, ConvolutionsOfOneElementNeedNoOtherOrderWhereRowsAreWhole) {
-  // Measured: 7.2 µs of 56 × 56 (docs/benchmarks.md). 65 × 65 of 16 bits are no whole 16 bytes: 36 µs and more.
+  // Measured: 7.2 µs of 56 × 56 (docs/cost-model.md). 65 × 65 of 16 bits are no whole 16 bytes: 36 µs and more.
   const auto microseconds = [&](int64_t images, int64_t channels, int64_t filters, int64_t size, bool last) {
     Convolution c;
     std::tie(c.type, c.images, c.channels, c.filters) = std::tuple(DType::BF16, images, channels, filters);
