@@ -78,4 +78,17 @@ InstructionId EntryRewriter::masked(InstructionId array, int64_t dimension, int6
   return add(entry_[array].name + ".masked", Opcode::Select, all, {inside, array, beyond});
 }
 
+InstructionId EntryRewriter::repeated(const std::string& base, InstructionId array, size_t dimension, int64_t times) {
+  const ElementType type = shape(array).type;
+  std::vector<int64_t> dims = shape(array).dims, in_turn = dims, kept;
+  in_turn.insert(in_turn.begin() + static_cast<std::ptrdiff_t>(dimension), times);
+  for (size_t k = 0; k < in_turn.size(); ++k) {
+    if (k != dimension) kept.push_back(static_cast<int64_t>(k));
+  }
+  dims[dimension] *= times;
+  const InstructionId each =
+      add(base + ".in-turn", Opcode::Broadcast, array_shape(type, in_turn), {array}, DimensionsAttributes{kept});
+  return add(base + ".repeated", Opcode::Reshape, array_shape(type, dims), {each});
+}
+
 }  // namespace strata::hlo

@@ -40,6 +40,8 @@ class EntryRewriter {
   InstructionId resized(InstructionId array, const std::vector<int64_t>& to);
   /// The array up to `size` along the dimension, and this number beyond.
   InstructionId masked(InstructionId array, int64_t dimension, int64_t size, double number);
+  /// The array this often along the dimension, one after the other, in the default layout.
+  InstructionId repeated(const std::string& base, InstructionId array, size_t dimension, int64_t times);
   const Shape& shape(InstructionId id) const { return entry_[id].shape; }
 
   Module result_;  ///< computations that are called may be added

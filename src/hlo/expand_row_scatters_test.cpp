@@ -3,11 +3,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "hlo/compare.h"
-#include "hlo/evaluate.h"
+#include "hlo/test_rewriting.h"
 #include "hlo/text.h"
-#include "hlo/typical_arguments.h"
-#include "hlo/verify.h"
 #include "support/random.h"
 
 namespace strata::hlo {
@@ -50,16 +47,7 @@ void expect_same(const std::string& text, uint64_t seed) {
   const auto expanded = expand_row_scatters(**module);
   ASSERT_TRUE(expanded) << expanded.error().to_string();
   EXPECT_EQ(print(*expanded).find(" scatter("), std::string::npos);
-  const auto verified = verify(*expanded);
-  ASSERT_TRUE(verified) << verified.error().to_string() << print(*expanded);
-  const auto again = parse_module(print(*expanded));
-  ASSERT_TRUE(again) << again.error().to_string();
-  const auto arguments = typical_arguments((*module)->entry_computation(), seed);
-  const auto expected = evaluate(**module, arguments);
-  ASSERT_TRUE(expected) << expected.error().to_string();
-  const auto actual = evaluate(**again, arguments);
-  ASSERT_TRUE(actual) << actual.error().to_string();
-  EXPECT_EQ(difference(*actual, *expected, 2).value_or(""), "");
+  expect_same_values(**module, *expanded, seed, 2);
 }
 
 TEST(ExpandRowScatters, ComputeTheSame) {

@@ -3,11 +3,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "hlo/compare.h"
-#include "hlo/evaluate.h"
+#include "hlo/test_rewriting.h"
 #include "hlo/text.h"
-#include "hlo/typical_arguments.h"
-#include "hlo/verify.h"
 #include "support/random.h"
 
 namespace strata::hlo {
@@ -80,16 +77,7 @@ TEST(ExpandWindowScatters, ComputeTheSame) {
     EXPECT_EQ(text.find(" scatter("), std::string::npos);
     put_back += text.find("dynamic-update-slice") != std::string::npos ? 1 : 0;
     elementwise += text.find(" pad(") != std::string::npos ? 1 : 0;
-    const auto verified = verify(*expanded);
-    ASSERT_TRUE(verified) << verified.error().to_string() << text;
-    const auto again = parse_module(text);
-    ASSERT_TRUE(again) << again.error().to_string();
-    const auto arguments = typical_arguments((*module)->entry_computation(), seed);
-    const auto expected = evaluate(**module, arguments);
-    ASSERT_TRUE(expected) << expected.error().to_string();
-    const auto actual = evaluate(**again, arguments);
-    ASSERT_TRUE(actual) << actual.error().to_string();
-    EXPECT_EQ(difference(*actual, *expected, 1).value_or(""), "");
+    expect_same_values(**module, *expanded, seed, 1);
   }
   EXPECT_GE(put_back, 30);
   EXPECT_GE(elementwise, 100);

@@ -3,12 +3,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "hlo/compare.h"
-#include "hlo/evaluate.h"
 #include "hlo/expand_row_scatters.h"
+#include "hlo/test_rewriting.h"
 #include "hlo/text.h"
-#include "hlo/typical_arguments.h"
-#include "hlo/verify.h"
 #include "support/random.h"
 
 namespace strata::hlo {
@@ -73,16 +70,7 @@ TEST(BatchIotaIndices, ComputeTheSame) {
     EXPECT_NE(printed.find("operand_batching_dims"), std::string::npos) << printed;
     EXPECT_NE(printed.find("input_batching_dims"), std::string::npos) << printed;
     EXPECT_FALSE(has_iota_indices(*batched)) << printed;
-    const auto verified = verify(*batched);
-    ASSERT_TRUE(verified) << verified.error().to_string() << printed;
-    const auto again = parse_module(printed);
-    ASSERT_TRUE(again) << again.error().to_string();
-    const auto arguments = typical_arguments((*module)->entry_computation(), seed);
-    const auto expected = evaluate(**module, arguments);
-    ASSERT_TRUE(expected) << expected.error().to_string();
-    const auto actual = evaluate(**again, arguments);
-    ASSERT_TRUE(actual) << actual.error().to_string();
-    EXPECT_EQ(difference(*actual, *expected, 2).value_or(""), "");
+    expect_same_values(**module, *batched, seed, 2);
   }
 }
 

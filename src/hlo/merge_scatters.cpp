@@ -126,7 +126,7 @@ class Merging : EntryRewriter {
       operands.push_back(add(name + ".updates", Opcode::Broadcast, all_updates, {moved_[static_cast<size_t>(*scalar)]},
                              DimensionsAttributes{}));
     } else {
-      operands.push_back(repeated(name, updates, update_dim, std::ssize(chain)));
+      operands.push_back(repeated(name, moved_[static_cast<size_t>(updates)], update_dim, std::ssize(chain)));
     }
     return add(name + ".all", Opcode::Scatter, copy.shape, operands, copy.attributes, copy.called);
   }
@@ -136,20 +136,6 @@ class Merging : EntryRewriter {
     std::vector<int64_t> dims = one.dims;
     dims[dim] = length;
     return array_shape(one.type, std::move(dims));
-  }
-
-  /// The updates several times along a dimension.
-  InstructionId repeated(const std::string& name, InstructionId updates, size_t dim, int64_t times) {
-    const Shape& one = from_[updates].shape;
-    std::vector<int64_t> in_turn = one.dims, kept, dims = one.dims;
-    in_turn.insert(in_turn.begin() + static_cast<std::ptrdiff_t>(dim), times);
-    for (size_t k = 0; k < in_turn.size(); ++k) {
-      if (k != dim) kept.push_back(static_cast<int64_t>(k));
-    }
-    dims[dim] *= times;
-    const InstructionId each = add(name + ".in-turn", Opcode::Broadcast, array_shape(one.type, in_turn),
-                                   {moved_[static_cast<size_t>(updates)]}, DimensionsAttributes{kept});
-    return add(name + ".repeated", Opcode::Reshape, array_shape(one.type, dims), {each});
   }
 
   const Users users_;

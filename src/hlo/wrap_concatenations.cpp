@@ -32,7 +32,7 @@ class Wrapping : EntryRewriter {
       if (!it.shape.has_default_layout() || it.shape.element_count() == 0) return std::nullopt;
       const std::optional<Way> way = way_of(it);
       if (!way) return std::nullopt;
-      return repeated(it, *way);
+      return around(it, *way);
     });
   }
 
@@ -80,7 +80,7 @@ class Wrapping : EntryRewriter {
     return way;
   }
 
-  InstructionId repeated(const Instruction& it, const Way& way) {
+  InstructionId around(const Instruction& it, const Way& way) {
     const auto d = static_cast<size_t>(it.dimensions()[0]);
     const ElementType type = it.shape.type;
     InstructionId array = moved_[static_cast<size_t>(way.array)];
@@ -92,15 +92,8 @@ class Wrapping : EntryRewriter {
     const int64_t limit = way.start + it.shape.dims[d];
     const int64_t times = (limit + length - 1) / length;
     if (times > 1) {
-      std::vector<int64_t> in_turn = dims, kept;
-      in_turn.insert(in_turn.begin() + static_cast<std::ptrdiff_t>(d), times);
-      for (size_t k = 0; k < in_turn.size(); ++k) {
-        if (k != d) kept.push_back(static_cast<int64_t>(k));
-      }
-      array =
-          add(it.name + ".in-turn", Opcode::Broadcast, array_shape(type, in_turn), {array}, DimensionsAttributes{kept});
+      array = repeated(it.name, array, d, times);
       dims[d] = times * length;
-      array = add(it.name + ".repeated", Opcode::Reshape, array_shape(type, dims), {array});
     }
     if (dims == it.shape.dims) return array;
     SliceAttributes cut{std::vector<int64_t>(dims.size(), 0), it.shape.dims, std::vector<int64_t>(dims.size(), 1)};
