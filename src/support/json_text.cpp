@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "support/read_file.h"
+
 namespace strata {
 namespace {
 
@@ -128,7 +130,6 @@ class Check : public nlohmann::json_sax<Json> {
 
 template <class Json>
 Result<Json> parse_json(std::string_view text, int most_nested) {
-  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
   if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   STRATA_CHECK(Check<Json>(text, most_nested).run());
   Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
