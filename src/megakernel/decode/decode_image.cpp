@@ -33,8 +33,8 @@ class DecodeImageBuilder {
  public:
   DecodeImageBuilder(const ModelConfig& config, const DecoderShape& shape, const Machine& machine, const Target& target,
                      const PromptRows& rows)
-      : c_(task_sizes(config)),
-        vocabulary_(config.vocab_size),
+      : own_(config),
+        c_(task_sizes(config, machine.workers)),
         shape_(shape),
         machine_(machine),
         target_(target),
@@ -44,6 +44,8 @@ class DecodeImageBuilder {
   Result<DecodeImage> run() {
     STRATA_CHECK(check());
     made_.operators.name = "decode";
+    made_.sizes = c_;
+    made_.floor_bytes = matrix_bytes();
     tokens_ = buffer({"tokens", DecodeBuffer::Kind::Tokens, shape_.batch * 4, ""});
     cosines_ = buffer({"cosines", DecodeBuffer::Kind::Cosines, shape_.capacity * c_.head_dim * kElementBytes, ""});
     sines_ = buffer({"sines", DecodeBuffer::Kind::Sines, shape_.capacity * c_.head_dim * kElementBytes, ""});
@@ -68,6 +70,15 @@ class DecodeImageBuilder {
 
  private:
   bool is_prompt() const { return rows_.each > 1; }
+
+  /// Of the model's own matrices that a step multiplies by: all but the embeddings, which are the head too where it is
+  /// tied.
+  int64_t matrix_bytes() const {
+    int64_t elements = is_prompt() ? 0 : own_.vocab_size * own_.hidden_size;
+    for (const WeightSpec& spec : weight_specs(own_))
+      if (spec.shape.size() == 2 && spec.name.starts_with("model.layers.")) elements += spec.elements();
+    return elements * kElementBytes;
+  }
 
   Result<void> check() const {
     if (rows_.each < 1 || kTileKeys % rows_.each != 0 || shape_.batch % rows_.each != 0)
@@ -175,12 +186,12 @@ class DecodeImageBuilder {
   }
 
   void embed() {
-    const int table = tensor("embeddings", {vocabulary_, c_.hidden_size}, TensorClass::History, kElementBytes);
+    const int table = tensor("embeddings", {own_.vocab_size, c_.hidden_size}, TensorClass::History, kElementBytes);
     layer_ = -1;
     activation("X", {shape_.batch, c_.hidden_size}, kElementBytes, kDataBytes / kElementBytes);
     const std::string name = "model.embed_tokens.weight";
     Operator& op = hand_written("embed", {shape_.batch},
-                                {tokens_, weight_buffer(name, vocabulary_ * c_.hidden_size), words_of("X")});
+                                {tokens_, weight_buffer(name, own_.vocab_size * c_.hidden_size), words_of("X")});
     op.reads = {tile(table, false, op.grid, {-1, -1})};
     op.writes = {tile(names_.at("X"), true, op.grid, {0, -1})};
     made_.bodies["embed"] = {
@@ -204,7 +215,7 @@ class DecodeImageBuilder {
         {"counts", DecodeBuffer::Kind::Counts, shape_.batch * kLogitRanks * static_cast<int64_t>(sizeof(int)), ""});
     activation("Best", {shape_.batch, parts, 2}, 4, 2);
     // Rows and parts are those of all columns that the head computes; not all of these are logits.
-    const std::string logits_text = vocabulary_ == c_.vocab_size ? "" : fmt::format(", {}", vocabulary_);
+    const std::string logits_text = own_.vocab_size == c_.vocab_size ? "" : fmt::format(", {}", own_.vocab_size);
     // A part adds to any of the counts. To the plan it writes a share of them, which has the same dependences.
     const int shares =
         tensor("counts", {shape_.batch, parts, ceil_div(kLogitRanks, parts)}, TensorClass::Activation, 4);
@@ -396,7 +407,6 @@ class DecodeImageBuilder {
       job.weights.emplace_back();
       if ((op.schedule.packed >> n & 1) != 0) {
         job.weights.back() = {weight_name(role.weight), info.type.shape};
-        made_.floor_bytes += info.type.bytes();
         call.tensors.push_back("static_cast<const bf16*>(nullptr)");
       } else if (role.role == InputRole::Weight) {
         add(weight_buffer(weight_name(role.weight), info.type.elements()),
@@ -481,8 +491,8 @@ class DecodeImageBuilder {
     return {};
   }
 
+  const ModelConfig& own_;
   const ModelConfig c_;       ///< with the sizes that tasks compute with
-  const int64_t vocabulary_;  ///< the model's own
   const DecoderShape& shape_;
   const Machine& machine_;
   const Target& target_;

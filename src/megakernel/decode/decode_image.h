@@ -56,6 +56,7 @@ struct PackJob {
 };
 
 struct DecodeImage {
+  ModelConfig sizes;  ///< the model's, as tasks compute with them (decode_sizes.h)
   OperatorGraph operators;
   std::vector<DecodeBuffer> buffers;
   std::vector<std::vector<int>> arguments;  ///< by operator: buffers

@@ -140,6 +140,9 @@ TEST(DecodeImage, OfFilledUpSizesCompilesForItsTarget) {
     }
   }
   EXPECT_GT(embeddings, 0);
+  // What a step must read is the model's own.
+  const int64_t layer = 2 * row * (config.query_columns() + config.key_columns()) + 3 * row * 100;
+  EXPECT_EQ(image->floor_bytes, 2 * (config.num_hidden_layers * layer + 509 * row));
   EXPECT_GT(heads, 0);
   EXPECT_GT(ups, 0);
   EXPECT_GT(downs, 0);

@@ -163,9 +163,12 @@ Result<void> DecodeSession::pack(const ModelWeights& weights) {
       STRATA_TRY(const WeightView view, weights.at(weight.name));
       STRATA_TRY(std::unique_ptr<DecodeMemory> memory,
                  target_->allocate(weight.elements() * static_cast<int64_t>(sizeof(uint16_t))));
-      STRATA_CHECK(view.shape == weight.shape
-                       ? memory->upload(bytes_of(view.values))
-                       : memory->upload(bytes_of(filled_up(view, weight.shape[0], weight.shape[1]))));
+      if (view.shape == weight.shape) {
+        STRATA_CHECK(memory->upload(bytes_of(view.values)));
+      } else {
+        STRATA_TRY(const std::vector<uint16_t> filled, filled_up(view, weight));
+        STRATA_CHECK(memory->upload(bytes_of(filled)));
+      }
       arguments.push_back(memory->address());
       raw.push_back(std::move(memory));
     }
@@ -460,7 +463,7 @@ Result<std::vector<float>> DecodeSession::logits(int64_t sequence) const {
                                [](const DecodeBuffer& one) { return one.name == "Logits"; });
   STRATA_TRY(const std::string words, buffers_[static_cast<size_t>(at - image_.buffers.begin())]->download());
   std::vector<float> found;
-  const int64_t row = task_sizes(config_).vocab_size / 4;
+  const int64_t row = image_.sizes.vocab_size / 4;
   for (int64_t n = 0; n < config_.vocab_size; ++n) {
     uint16_t value = 0;
     std::memcpy(&value, words.data() + (sequence * row + n / 4) * kWordBytes + n % 4 * 2, sizeof value);

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "ir/text.h"
+#include "megakernel/models/product_cut.h"
 
 namespace strata::megakernel {
 namespace {
@@ -72,10 +73,6 @@ int64_t greatest_divisor(int64_t count, int64_t most) {
   while (count % divisor != 0) --divisor;
   return divisor;
 }
-
-/// How many of a task's warps take the iterations of a loop in turn: as many as there are iterations, but a divisor, so
-/// that their sums are added in whole rounds. The loop need not be a multiple; the last round is short then.
-int64_t warps_of_loop(int64_t loop, int64_t warps) { return greatest_divisor(warps, loop); }
 
 /// Into how many splits, at most `most`, tiles are dealt: so that a warp has the fewest one after the other, and of
 /// these the greatest number.
@@ -168,18 +165,20 @@ class OperatorWriter {
     text.operands = {activations};
     std::vector<int64_t> sizes;
     for (const Matrix& matrix : matrices) sizes.push_back(matrix.columns);
-    const int64_t all = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
-    const int64_t tasks = tasks_of_columns(sizes, tasks_.workers, most_columns());
-    const int64_t columns = tasks == 0 ? all : all / tasks;
-    const int64_t most = std::min(tasks_.stage_bytes, kElementBytes * columns * most_terms());
-    const int64_t cut = terms_of_iteration(terms, columns, tasks_.warps, most);
-    if (cut == 0) {
-      return with_remedy(unsupported("{}: {} terms of {} columns cannot be cut into iterations of at most {} bytes",
-                                     name, terms, columns, most),
+    const ProductLimits limits{.workers = tasks_.workers,
+                               .warps = tasks_.warps,
+                               .stage_bytes = tasks_.stage_bytes,
+                               .columns = most_columns(),
+                               .terms = most_terms()};
+    const ProductCut cut = cut_product(sizes, terms, limits);
+    if (cut.tasks == 0) {
+      return with_remedy(unsupported("{}: {} terms of {} columns cannot be cut into iterations of at most {} bytes and "
+                                     "{} terms",
+                                     name, terms, fmt::join(sizes, " + "), limits.stage_bytes, limits.terms),
                          "no number of workers changes that: use --device host, or a model of other sizes");
     }
-    text.grid = {tasks};
-    text.loop = terms / cut;
+    text.grid = {cut.tasks};
+    text.loop = terms / cut.terms;
     text.body = std::move(before);
     for (const Matrix& matrix : matrices) {
       const std::string view = matrix.name + "T";
@@ -392,42 +391,6 @@ Result<DecodeOperators> decode_operators(const ModelConfig& config, const Decode
   STRATA_TRY(made.graph,
              parse_graph(graph_text(name_of(part), texts.front().inputs, statements, texts.back().results)));
   return made;
-}
-
-int64_t tasks_of_columns(const std::vector<int64_t>& sizes, int64_t workers, int64_t most_columns) {
-  constexpr int64_t kLeastColumns = 16;  // of a task that is one of several of a worker,
-  constexpr int64_t kMostColumns = 64;   // so that accumulators stay small
-  constexpr int64_t kTaskColumns = 1;    // in whose time a task begins and ends
-  int64_t common = 0, all = 0;
-  for (const int64_t size : sizes) {
-    common = std::gcd(common, size);
-    all += size;
-  }
-  std::array<int64_t, 4> best{};
-  int64_t chosen = 0;
-  for (int64_t tasks = 1; tasks <= common; ++tasks) {
-    if (common % tasks != 0) continue;
-    const int64_t columns = all / tasks, each = common / tasks, rounds = (tasks + workers - 1) / workers;
-    if (columns > most_columns) continue;
-    const bool is_odd = rounds > 1 && (columns < kLeastColumns || columns > kMostColumns);
-    const std::array cost{int64_t{each % kWordColumns != 0}, int64_t{is_odd}, rounds * (columns + kTaskColumns),
-                          rounds};
-    if (chosen != 0 && cost >= best) continue;
-    best = cost;
-    chosen = tasks;
-  }
-  return chosen;
-}
-
-int64_t terms_of_iteration(int64_t terms, int64_t columns, int64_t warps, int64_t stage_bytes) {
-  int64_t any = 0;
-  const int64_t most = std::min(stage_bytes / (kElementBytes * columns), terms / 2);
-  for (int64_t cut = most / kProductDepth * kProductDepth; cut > 0; cut -= kProductDepth) {
-    if (terms % cut != 0) continue;
-    if (terms / cut % warps == 0) return cut;
-    any = std::max(any, cut);
-  }
-  return any;
 }
 
 }  // namespace strata::megakernel

@@ -31,8 +31,7 @@ namespace strata::megakernel {
 struct DecodeTasks {
   int64_t workers = 128;
   int64_t warps = 8;  ///< of a task; each takes iterations in turn
-  /// Of the packed tiles of one iteration, at most. Iterations are as large as that allows and few enough that each
-  /// warp has as many as the others.
+  /// Of the packed tiles of one iteration, at most (product_cut.h).
   int64_t stage_bytes = 16384;
   /// Of a worker's scratch memory, at most. An iteration's activations of all warps take up to three quarters of it.
   int64_t scratch_bytes = 65536;
@@ -79,16 +78,5 @@ Result<DecodeOperators> decode_operators(const ModelConfig& config, const Decode
 /// takes until each of a key-value head's tasks has equally many. Any number of them is right; but tasks are a divisor
 /// of the iterations, and 257 have no other than 1.
 int64_t cache_positions(const ModelConfig& config, int64_t batch, int64_t positions, const DecodeTasks& tasks = {});
-
-/// Into how many tasks the columns of matrices, `sizes` of each, are cut, which divides all sizes and leaves a task at
-/// most `most_columns`; 0: nothing does. First those whose tasks have multiples of 4 columns of each matrix, a tagged
-/// word; of these the ones whose tasks, where they come in several rounds, have 16 to 64 columns; then the one with the
-/// fewest columns for the busiest worker, where a task counts as a column more; then the fewest rounds.
-int64_t tasks_of_columns(const std::vector<int64_t>& sizes, int64_t workers, int64_t most_columns);
-
-/// Terms of an iteration of a product over `terms`: a multiple of 16 that divides it, so that a stage of `columns` of
-/// 16-bit elements has at most `stage_bytes` and there are two iterations at least; of these the largest of which all
-/// warps have as many. Where there is none, the largest of all, and 0 where there is none at all.
-int64_t terms_of_iteration(int64_t terms, int64_t columns, int64_t warps, int64_t stage_bytes);
 
 }  // namespace strata::megakernel

@@ -232,36 +232,6 @@ TEST(DecodeOperators, ShareAttentionOfAnyLength) {
   }
 }
 
-/// Against all divisors: none of whole words has less for the busiest worker.
-TEST(DecodeOperators, DivideColumnsBest) {
-  Random random(3);
-  for (int tries = 0; tries < 200; ++tries) {
-    const auto workers = 1 + static_cast<int64_t>(random.below(200));
-    const int64_t unit = 4 * (1 + static_cast<int64_t>(random.below(60)));
-    std::vector<int64_t> sizes;
-    for (uint64_t n = 0; n <= random.below(3); ++n)
-      sizes.push_back(unit * (1 + static_cast<int64_t>(random.below(40))));
-    const int64_t all = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
-    const auto divides = [&](int64_t tasks) {
-      return std::all_of(sizes.begin(), sizes.end(), [&](int64_t size) { return size % (4 * tasks) == 0; });
-    };
-    const auto busiest = [&](int64_t tasks) { return (tasks + workers - 1) / workers * (all / tasks + 1); };
-    const int64_t tasks = tasks_of_columns(sizes, workers, 512);
-    ASSERT_TRUE(divides(tasks));
-    EXPECT_LE(all / tasks, 512);
-    for (int64_t other = 1; other <= unit * 40; ++other) {
-      const int64_t columns = all / other;
-      if (!divides(other) || columns > 512 || (other > workers && (columns < 16 || columns > 64))) continue;
-      EXPECT_LE(busiest(tasks), busiest(other)) << workers << " " << all << " " << other;
-    }
-  }
-  EXPECT_EQ(tasks_of_columns({101}, 8, 512), 1);
-  EXPECT_EQ(tasks_of_columns({101}, 8, 100), 101);
-  EXPECT_EQ(tasks_of_columns({4 * 101}, 8, 512), 1);
-  EXPECT_EQ(tasks_of_columns({4 * 101}, 8, 400), 101);  // whole words, if narrow
-  EXPECT_EQ(tasks_of_columns({4}, 8, 0), 0);
-}
-
 /// Also few workers take any model: a task is as narrow as its stages need, and a worker has several.
 TEST(DecodeOperators, AreCutForAnyNumberOfWorkers) {
   for (const std::string& name : preset_names()) {
@@ -277,15 +247,6 @@ TEST(DecodeOperators, AreCutForAnyNumberOfWorkers) {
       }
     }
   }
-}
-
-TEST(DecodeOperators, CutTermsIntoEqualIterations) {
-  EXPECT_EQ(terms_of_iteration(4096, 48, 8, 16384), 128);
-  EXPECT_EQ(terms_of_iteration(12288, 32, 8, 16384), 256);
-  EXPECT_EQ(terms_of_iteration(3072, 8, 8, 16384), 384);
-  EXPECT_EQ(terms_of_iteration(96, 8, 8, 16384), 48);  // no eight iterations: as few as there can be
-  EXPECT_EQ(terms_of_iteration(16, 8, 8, 16384), 0);
-  EXPECT_EQ(terms_of_iteration(4096, 1024, 8, 16384), 0);
 }
 
 TEST(DecodeOperators, SayWhatTheyDoNotTake) {
