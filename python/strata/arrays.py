@@ -18,6 +18,8 @@ _ML_DTYPES = {
     "bf16": "bfloat16", "f8e4m3fn": "float8_e4m3fn", "f8e5m2": "float8_e5m2", "f8e4m3b11fnuz": "float8_e4m3b11fnuz",
     "f8e4m3fnuz": "float8_e4m3fnuz", "f8e5m2fnuz": "float8_e5m2fnuz", "f8e4m3": "float8_e4m3", "f8e3m4": "float8_e3m4",
     "f8e8m0fnu": "float8_e8m0fnu",
+    # Each in a byte, in its low bits, as modules have them.
+    "s4": "int4", "u4": "uint4", "s2": "int2", "u2": "uint2", "f4e2m1fn": "float4_e2m1fn",
 }
 _TORCH = {
     **_NUMPY, "bf16": "bfloat16", "f8e4m3fn": "float8_e4m3fn", "f8e5m2": "float8_e5m2",
@@ -68,6 +70,24 @@ def wrong_number(what: str, wanted: Sequence[ArraySpec], count: int) -> Error:
     """That a call of `what` has another number of inputs than wanted."""
     inputs = "1 input" if len(wanted) == 1 else f"{len(wanted)} inputs"
     return Error(f"{what} takes {inputs}; got {count}\n  give {', '.join(f'{one.name} {one}' for one in wanted)}")
+
+
+def _typed(inputs: Sequence[ArraySpec], results: Sequence[ArraySpec], dtype_of) -> tuple[list[Any], list[Any]]:
+    """The types of a package for what a module takes and gives. Raises Error that names the first for which dtype_of,
+    which says why, gives none."""
+
+    def all_of(what: str, specs: Sequence[ArraySpec]) -> list[Any]:
+        found = []
+        for index, spec in enumerate(specs):
+            name = f" ('{spec.name}')" if spec.name else ""
+            found.append(dtype_of(spec, f"{what} {index}{name} is {spec}"))
+        return found
+
+    return all_of("input", inputs), all_of("result", results)
+
+
+#: What can be done about types that a package has not.
+_WIDER = "or convert it within the module, to s8, u8 or f32"
 
 
 def _foreign(what: str, array: Any, package: str) -> Error:
@@ -136,14 +156,18 @@ class TorchArrays:
         self._fake = torch._subclasses.FakeTensor
         self.inputs = self._specs = inputs
         self._device = torch.device("cuda", 0) if on_gpu else torch.device("cpu")
-        self._inputs = [(self._dtype(one), torch.Size(one.shape), one.is_row_major) for one in inputs]
-        self._results = [(self._dtype(one), one.shape, one.strides, one.is_row_major) for one in results]
-        self.results = [(one, self._dtype(one)) for one in results]
+        taken, given = _typed(inputs, results, self._dtype)
+        self._inputs = [(dtype, torch.Size(one.shape), one.is_row_major) for one, dtype in zip(inputs, taken)]
+        self._results = [(dtype, one.shape, one.strides, one.is_row_major) for one, dtype in zip(results, given)]
+        self.results = list(zip(results, given))
+        self.dtypes = taken, given
 
-    def _dtype(self, spec: ArraySpec):
+    def _dtype(self, spec: ArraySpec, which: str):
         found = getattr(self._torch, _TORCH.get(spec.dtype, "-"), None)
         if found is None:
-            raise Error(f"torch has no type for {spec}\n  call it with arrays of a package that has one, such as NumPy")
+            package = f"ml_dtypes.{_ML_DTYPES[spec.dtype]}" if spec.dtype in _ML_DTYPES else "NumPy"
+            other = f"call a module for the processor with arrays of {package}"
+            raise Error(f"{which}, and torch has no such type\n  {other}, {_WIDER}")
         return found
 
     def addresses(self, arrays) -> tuple[list[int], list[Any]]:
@@ -245,18 +269,23 @@ class NumpyArrays:
         import numpy
 
         self.inputs, self._numpy, self.alignment = inputs, numpy, alignment
-        self._inputs = [(one, self._dtype(one)) for one in inputs]
-        self.results = [(one, self._dtype(one)) for one in results]
+        taken, given = _typed(inputs, results, self._dtype)
+        self._inputs, self.results = list(zip(inputs, taken)), list(zip(results, given))
 
-    def _dtype(self, spec: ArraySpec):
+    def _dtype(self, spec: ArraySpec, which: str):
         if spec.dtype in _NUMPY:
             return self._numpy.dtype(_NUMPY[spec.dtype])
+        name = _ML_DTYPES.get(spec.dtype)
+        if name is None:
+            raise Error(f"{which}, and NumPy has no such type\n  convert it within the module, to a type that it has")
         try:
             import ml_dtypes
 
-            return self._numpy.dtype(getattr(ml_dtypes, _ML_DTYPES[spec.dtype]))
-        except (ImportError, KeyError, AttributeError):
-            raise Error(f"NumPy has no type for {spec}\n  pip install ml_dtypes has bf16 and those of 8 bits") from None
+            return self._numpy.dtype(getattr(ml_dtypes, name))
+        except (ImportError, AttributeError) as error:
+            missing = "is not installed" if isinstance(error, ImportError) else "is too old for it"
+            raise Error(f"{which}: NumPy has it by ml_dtypes.{name}, and ml_dtypes {missing}\n"
+                        f"  pip install -U ml_dtypes, {_WIDER}") from None
 
     def _array(self, index: int, array):
         if not isinstance(array, self._numpy.ndarray) and not isinstance(array, self._numpy.generic):
@@ -350,12 +379,13 @@ class CupyArrays:
         import cupy
 
         self.inputs, self._cupy, self.alignment = inputs, cupy, alignment
-        self._inputs = [(one, self._dtype(one)) for one in inputs]
-        self.results = [(one, self._dtype(one)) for one in results]
+        taken, given = _typed(inputs, results, self._dtype)
+        self._inputs, self.results = list(zip(inputs, taken)), list(zip(results, given))
 
-    def _dtype(self, spec: ArraySpec):
+    def _dtype(self, spec: ArraySpec, which: str):
         if spec.dtype not in _NUMPY:
-            raise Error(f"CuPy has no type for {spec}\n  call it with tensors of torch")
+            other = "call the module with torch's tensors" if spec.dtype in _TORCH else "compile for the processor"
+            raise Error(f"{which}, and CuPy has no such type\n  {other}, {_WIDER}")
         return self._cupy.dtype(_NUMPY[spec.dtype])
 
     def addresses(self, arrays) -> tuple[list[int], list[Any]]:
@@ -414,12 +444,13 @@ class TvmArrays:
 
         self._package, self._on_gpu, self.inputs, self.alignment = tvm_ffi, on_gpu, inputs, alignment
         self._device = tvm_ffi.device("cuda" if on_gpu else "cpu", 0)
-        self.results = [(one, self._dtype(one)) for one in results]
-        self._inputs = [(one, self._dtype(one)) for one in inputs]
+        taken, given = _typed(inputs, results, self._dtype)
+        self._inputs, self.results = list(zip(inputs, taken)), list(zip(results, given))
 
-    def _dtype(self, spec: ArraySpec) -> str:
+    def _dtype(self, spec: ArraySpec, which: str) -> str:
         if spec.dtype not in _TORCH:
-            raise Error(f"tvm-ffi has no type for {spec}\n  call the module itself, with arrays of NumPy")
+            raise Error(f"{which}, which tvm-ffi's functions do not take\n  call the module itself, with NumPy's "
+                        f"arrays, {_WIDER}")
         return _TORCH[spec.dtype]
 
     def addresses(self, arrays) -> list[int]:

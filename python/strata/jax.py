@@ -191,6 +191,28 @@ def _key(spec: Any) -> Any:
     return type(spec)
 
 
+def _bytes_of(dtype) -> Any:
+    """The type of 8 bits that holds all values of one of fewer; else the type itself. XLA and GPUs pack elements below
+    8 bits, each in its own way, and modules have one in a byte: they cross from one to the other in this type."""
+    if jax.dtypes.issubdtype(dtype, np.bool_) or jax.dtypes.itemsize_bits(dtype) >= 8:
+        return dtype
+    if jax.dtypes.issubdtype(dtype, np.inexact):
+        return np.dtype(jax.numpy.float8_e4m3fn)
+    return np.dtype(np.uint8 if jax.dtypes.issubdtype(dtype, np.unsignedinteger) else np.int8)
+
+
+def _in_bytes(spec: Any) -> Any:
+    """A spec as a module takes and gives it."""
+    dtype = getattr(spec, "dtype", None)
+    return spec if dtype is None or _bytes_of(dtype) == dtype else spec.update(dtype=_bytes_of(dtype))
+
+
+def _to(specs: Iterable, arrays: Iterable) -> list[Any]:
+    """Arrays as the specs have them: their types differ in bits alone."""
+    return [array if getattr(spec, "dtype", array.dtype) == array.dtype else array.astype(spec.dtype)
+            for spec, array in zip(specs, arrays)]
+
+
 def _is_float(dtype) -> bool:
     return jax.dtypes.issubdtype(dtype, np.inexact)
 
@@ -258,19 +280,26 @@ class _Program:
         key = (*map(_key, specs), target)
         if key not in self._modules:
             options = {**self._options, "target": target}
-            self._modules[key] = _compile(lambda *leaves: jax.tree.leaves(self._function(*leaves)), specs, options)
+
+            def function(*leaves):
+                results = jax.tree.leaves(self._function(*_to(specs, leaves)))
+                return _to(map(_in_bytes, self.results(specs)[0]), results)
+
+            self._modules[key] = _compile(function, tuple(map(_in_bytes, specs)), options)
         return self._modules[key]
 
     def run(self, specs: tuple, leaves: list[Any]) -> list[Any]:
         """On arrays that are there, where they lie."""
-        arrays = list(map(_array, leaves, specs))
+        arrays = _to(map(_in_bytes, specs), map(_array, leaves, specs))
         target = self._options["target"]
         if target == "auto":
             target = "gpu" if _platform(arrays) in ("gpu", "cuda") else "cpu"
         module = self.module(specs, target)
         if target == "gpu":
-            return call_through_torch(module, arrays, "cuda")
-        return [jax.numpy.asarray(found) for found in module(*map(_on_processor, arrays))]
+            results = call_through_torch(module, arrays, "cuda")
+        else:
+            results = [jax.numpy.asarray(found) for found in module(*map(_on_processor, arrays))]
+        return _to(self.results(specs)[0], results)
 
     def call(self, specs: tuple, leaves) -> list[Any]:
         """Under vmap and jit, without derivatives."""
@@ -283,6 +312,7 @@ class _Program:
 
     def _make_traced(self, specs: tuple) -> Callable:
         shapes, _ = self.results(specs)
+        taken, given = tuple(map(_in_bytes, specs)), list(map(_in_bytes, shapes))
 
         def host(*leaves):
             module = self.module(specs, "cpu")
@@ -290,13 +320,13 @@ class _Program:
             return [np.asarray(r) for r in module(*arrays)]
 
         def call_back(*leaves):
-            return list(jax.pure_callback(host, shapes, *leaves))
+            return list(jax.pure_callback(host, given, *leaves))
 
-        call = self._custom_call(specs, call_back)
+        call = self._custom_call(specs, given, call_back)
 
         @custom_vmap
         def traced(*leaves):
-            return call(*leaves)
+            return _to(shapes, call(*_to(taken, leaves)))
 
         @traced.def_vmap
         def batched(size, is_batched, *leaves):
@@ -308,10 +338,9 @@ class _Program:
 
         return traced
 
-    def _custom_call(self, specs: tuple, call_back: Callable) -> Callable:
+    def _custom_call(self, specs: tuple, shapes: list, call_back: Callable) -> Callable:
         """A call of the module as XLA makes it where JAX's default backend is the processor; else one back to the host:
         on a GPU XLA's buffers begin at multiples of 128 bytes, and a module's arrays at multiples of 256."""
-        shapes, _ = self.results(specs)
         if jax.default_backend() != "cpu" or self._options["target"] == "gpu" or not specs or not shapes:
             return call_back
         return xla.call_of(self.module(specs, "cpu"), shapes)

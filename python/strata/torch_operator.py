@@ -50,7 +50,7 @@ def register(
             "a function without inputs is no operator of torch: nothing says on which device it runs\n"
             "  call it as it is, or give it an input"
         )
-    dtypes = [_dtypes(function.inputs), _dtypes(function.outputs)]
+    dtypes = TorchArrays(function.inputs, function.outputs, False, 1).dtypes
     floating = [i for i, dtype in enumerate(dtypes[0]) if dtype.is_floating_point]
     call = _backward_call(function, backward, floating)
     key = (digest, devices, call)
@@ -62,10 +62,6 @@ def register(
     if known[0] != key:
         raise Error(f"the operator {name} is registered, with another function or backward\n  choose another name")
     return known[1]
-
-
-def _dtypes(specs: list[ArraySpec]) -> list[Any]:
-    return [dtype for _, dtype in TorchArrays([], specs, False, 1).results]
 
 
 def _define(function, name: str, namespace: str, plain: str, gradient, dtypes, devices) -> Any:

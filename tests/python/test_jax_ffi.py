@@ -81,6 +81,29 @@ def test_threads():
     assert not failed
 
 
+@pytest.mark.parametrize("name", ["int4", "uint4", "int2", "uint2", "float4_e2m1fn"])
+def test_elements_below_8_bits(name):
+    """XLA packs them and a module does not: on each way in and out they have the values that JAX gives."""
+    values = jnp.arange(1001) % 2 if name.endswith("2") else jnp.arange(1001) % 5
+    x = jnp.where(jnp.arange(1001) % 3, values, 0 if name.startswith("u") else -values).astype(name).reshape(7, 143)
+    wide = x.astype(jnp.float32)
+
+    def plain(x, y):
+        return x.T, (x.astype(jnp.float32) * y).sum(-1), (jnp.floor(y) % 2).astype(name)
+
+    f, y = strata.jax.jit(plain), jnp.arange(1001.0).reshape(7, 143) / 7
+    for wrapped in (lambda f: f, jax.jit, jax.vmap, lambda f: jax.jit(jax.vmap(f))):
+        for one, other in zip(wrapped(f)(x, y), wrapped(plain)(x, y), strict=True):
+            assert one.dtype == other.dtype and one.shape == other.shape
+            np.testing.assert_allclose(one.astype(jnp.float32), other.astype(jnp.float32), rtol=1e-5)
+    for wrapped in (lambda f: f, jax.jit):
+        gradient = wrapped(jax.grad(lambda y: f(x, y)[1].sum()))(y)
+        np.testing.assert_array_equal(gradient, wide)
+    total = jax.lax.scan(lambda c, row: (c + f(row[None], y[:1])[1][0], f(row[None], y[:1])[0]), 0.0, x)
+    np.testing.assert_allclose(total[0], (wide * y[:1]).sum(), rtol=1e-4)
+    np.testing.assert_array_equal(total[1][..., 0].astype(jnp.float32), wide)
+
+
 def test_what_a_call_refuses():
     """A program that names no function of this process, and one with other arrays: errors, not crashes."""
     x, y = arrays()

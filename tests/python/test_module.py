@@ -228,6 +228,23 @@ def test_the_search_says_what_it_does():
     strata.compile_hlo(PRODUCTS, target="cpu", progress=lambda line: pytest.fail("nothing is searched"))
 
 
+def test_types_that_a_package_has_not():
+    """The message says which argument it is, and what its package's place can take."""
+    torch = pytest.importorskip("torch")
+    text = "HloModule m\nENTRY e {{ a = f32[2] parameter(0)  w = {0} parameter(1)\n ROOT r = (f32[2], {1}) tuple(a, w) }}"
+    module = strata.compile_hlo(text.format("s4[3]", "s4[3]"), target="cpu", cache="")
+    message = r"input 1 \('w'\) is s4\[3\], and torch has no such type\n  .*arrays of ml_dtypes.int4, or convert it"
+    with pytest.raises(strata.Error, match=message):
+        module(torch.zeros(2), torch.zeros(3, dtype=torch.int8))
+    with pytest.raises(strata.Error, match=r"input 1 \('w'\) is s4\[3\]"):
+        module.torch_operator()
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    w = np.array([-8, 7, -1]).astype(ml_dtypes.int4)
+    assert module(np.zeros(2, np.float32), w)[1].tolist() == [-8, 7, -1]
+    with pytest.raises(strata.Error, match=r"input 1 \('w'\) is s4\[3\]; got s8\[3\]"):
+        module(np.zeros(2, np.float32), w.astype(np.int8))
+
+
 def test_bf16():
     torch = pytest.importorskip("torch")
     text = "HloModule m\nENTRY e { x = bf16[16] parameter(0)  ROOT y = bf16[16] multiply(x, x) }"
