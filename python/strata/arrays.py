@@ -179,6 +179,9 @@ class TorchArrays:
                 self._refuse(index, array)
             if array.layout is not self._torch.strided:
                 self._refuse(index, array)
+            if array.is_neg() or array.is_conj():  # views, whose elements are not those in memory
+                array = array.detach().resolve_conj().resolve_neg()
+                kept.append(array)
             if not (array.is_contiguous() if row_major_wanted else self._fits(array, index)):
                 array = self._laid_out(array, index)
                 kept.append(array)
@@ -245,6 +248,12 @@ class TorchArrays:
             raise Error(
                 f"out[{index}] lies on {array.device}, and results are written on {self._device}\n"
                 "  make it there, or leave out= away"
+            )
+        if array.is_conj() or array.is_neg():
+            raise Error(
+                f"out[{index}] is a {'conjugate' if array.is_conj() else 'negated'} view: its elements are not those in"
+                " memory\n  give a tensor that is no such view, as resolve_conj().resolve_neg() makes, or leave out="
+                " away"
             )
         return array.dtype, array.shape, array.stride(), array.data_ptr()
 

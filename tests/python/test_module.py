@@ -228,6 +228,28 @@ def test_the_search_says_what_it_does():
     strata.compile_hlo(PRODUCTS, target="cpu", progress=lambda line: pytest.fail("nothing is searched"))
 
 
+def test_views_of_torch_whose_elements_are_not_in_memory():
+    """Conjugates and negatives are marks of a view: a module takes the elements that torch shows."""
+    torch = pytest.importorskip("torch")
+    text = "HloModule m\nENTRY e {{ x = {0} parameter(0)\n ROOT y = {0} add(x, x) }}"
+    double = strata.compile_hlo(text.format("c64[2,3]"), target="cpu", cache="")
+    operator = double.torch_operator()
+    z = torch.complex(torch.randn(2, 3), torch.randn(2, 3))
+    for given in (z.conj(), z.T.contiguous().mH, torch._neg_view(z), torch._neg_view(z.conj())):
+        assert given.is_conj() or given.is_neg()
+        torch.testing.assert_close(double(given)[0], 2 * given)
+        torch.testing.assert_close(operator(given), 2 * given)
+        torch.testing.assert_close(torch.compile(lambda x: operator(x), backend="eager")(given), 2 * given)
+    real = strata.compile_hlo(text.format("f32[2,3]"), target="cpu", cache="")
+    for given in (torch._neg_view(torch.randn(2, 3)), z.conj().imag):
+        assert given.is_neg()
+        torch.testing.assert_close(real(given)[0], 2 * given)
+    for module, out, what in ((double, torch.zeros(2, 3, dtype=torch.complex64).conj(), "conjugate"),
+                              (real, torch._neg_view(torch.zeros(2, 3)), "negated")):
+        with pytest.raises(strata.Error, match=rf"out\[0\] is a {what} view[\s\S]*resolve_conj"):
+            module(out.clone(), out=[out])
+
+
 def test_types_that_a_package_has_not():
     """The message says which argument it is, and what its package's place can take."""
     torch = pytest.importorskip("torch")
