@@ -7,6 +7,7 @@ import math
 import operator
 import os
 import re
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +15,23 @@ from strata import _core
 from strata._core import Error
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+_HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+def users_frame() -> Any:
+    """The innermost frame of Python that is not this package's."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_HERE):
+        frame = frame.f_back
+    return frame
+
+
+def at_the_users_line(message: str) -> Error:
+    """An Error whose message begins with the line in the user's file."""
+    frame = users_frame()
+    return Error(f"{frame.f_code.co_filename}:{frame.f_lineno}: {message}")
 
 
 def text(what: str, value: Any) -> str:

@@ -6,16 +6,14 @@ import functools
 import inspect
 import itertools
 import math
-import os
-import sys
 from fractions import Fraction
 from typing import Any, Callable, Sequence, Union
 
 from strata import _core, arguments
 from strata._core import Error
+from strata.arguments import at_the_users_line as _error, users_frame
 from strata.sizes import Ratio, Size, plain, same, sized
 
-_HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _DTYPES = {"float16": "f16", "half": "f16", "bfloat16": "bf16", "float32": "f32", "float": "f32", "float64": "f64",
            "double": "f64"}  # fmt: skip
 
@@ -25,9 +23,7 @@ Number = Union[int, float, Fraction]
 
 def _place() -> _core.Place:
     """The innermost statement that is not this package's."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_HERE):
-        frame = frame.f_back
+    frame = users_frame()
     column = 0
     if hasattr(frame.f_code, "co_positions") and frame.f_lasti >= 0:
         at = next(itertools.islice(frame.f_code.co_positions(), frame.f_lasti // 2, None), None)
@@ -41,13 +37,6 @@ def _checked(check: Callable, what: str, value: Any):
         return check(what, value)
     except Error as error:
         raise _error(str(error)) from None
-
-
-def _error(message: str) -> Error:
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_HERE):
-        frame = frame.f_back
-    return Error(f"{frame.f_code.co_filename}:{frame.f_lineno}: {message}")
 
 
 def _dtype_name(dtype: Any) -> str:
@@ -133,7 +122,7 @@ class Value:
 
     def __pow__(self, exponent):
         powers = {2: self.graph.sqr, 0.5: self.graph.sqrt, -0.5: self.graph.rsqrt}
-        if exponent not in powers:
+        if isinstance(exponent, (Size, Ratio)) or exponent not in powers:
             raise _error(f"** {exponent} is no operator of programs; ** takes 2, 0.5 and -0.5\n  multiply x by itself")
         return powers[exponent](self)
 
@@ -153,7 +142,7 @@ class Value:
 
     def reshape(self, *shape: int | Sequence[int]) -> "Value":
         """The same elements in row-major order under another shape, of which one size may be -1."""
-        sizes = list(shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape)
+        sizes = list(shape[0] if len(shape) == 1 and not isinstance(shape[0], (int, Size)) else shape)
         if sizes.count(-1) == 1:
             rest = math.prod(size for size in sizes if size != -1)
             sizes[sizes.index(-1)] = math.prod(self.shape) // max(rest, 1)
@@ -280,7 +269,7 @@ class Graph:
         for what, number in {"dim": dim, "step": step}.items():
             if not isinstance(number, int) or isinstance(number, (bool, Size)):
                 raise _error(f"{what}={number!r} is no integer\n  give one, as {what}=1")
-        if isinstance(start, Size):
+        if isinstance(start, (Size, Ratio)):
             raise _error("an iota's start depends on dims\n  write a number")
         along = dim + len(sizes) if dim < 0 else dim
         return self._value(self._builder.iota(name, _dtype_name(dtype), sizes, along, _number(start), step, _place()))
@@ -316,9 +305,9 @@ class Graph:
         """x / y."""
         if isinstance(y, Value):
             return self._apply("div", (x, y), {}, name)
-        factor = 1 / Fraction(_number(y)) if y else 0
-        if not factor:
+        if not y:
             raise _error(f"division of '{x.name}' by 0\n  divide by another number")
+        factor = 1 / (y if isinstance(y, (Size, Ratio)) else Fraction(_number(y)))
         return self._apply("scale", (x,), {"factor": factor}, name)
 
     def greater(self, x: Value | Number, y: Value | Number, *, name: str = "") -> Value:
@@ -424,7 +413,7 @@ class Graph:
     def _apply(self, operator: str, operands: Sequence[Any], attributes: dict[str, Any], name: str) -> Value:
         numbers = [self._operand(one) for one in operands]
         given = {
-            key: _number(value) if isinstance(value, (float, Fraction)) and not isinstance(value, Ratio) else plain(value)
+            key: _number(value) if isinstance(value, (float, Fraction)) else plain(value)
             for key, value in attributes.items()
             if value is not None
         }
@@ -435,7 +424,7 @@ class Graph:
 
     def _constant(self, number: Number, like: Value) -> Value:
         """A number as a tensor that broadcasts to another: an iota that does not count."""
-        if not isinstance(number, (int, float, Fraction)):
+        if not isinstance(number, (int, float, Fraction, Size, Ratio)):
             self._operand(number)
         if not like.ndim:
             raise _error(f"'{like.name}' has no dimension, and a number no place beside it\n  reshape it to (1,) first")

@@ -1,5 +1,9 @@
 """Sizes with names: strata.Graph.dim, and optimize(sizes=)."""
 
+import math
+import re
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
@@ -61,6 +65,75 @@ def test_expressions():
     assert repr(n // 4) == "tokens/4" and n // 4 == 4
     g.output(y)
     assert "factor=1/tokens" in str(g) and "slice(X, dim=0, start=1, size=tokens - 1)" in str(g)
+
+
+NAMED = {
+    "1 / n": lambda n: 1 / n, "1.0 / n": lambda n: 1.0 / n, "np.float32(1) / n": lambda n: np.float32(1) / n,
+    "0.5 * n": lambda n: 0.5 * n, "n * 0.5": lambda n: n * 0.5, "n / 3": lambda n: n / 3, "n + 0.25": lambda n: n + 0.25,
+    "n ** 2": lambda n: n**2, "n ** -1": lambda n: n**-1, "n ** 2.0": lambda n: n**2.0, "-n": lambda n: -n,
+    "n - 20": lambda n: n - 20, "2 - n": lambda n: 2 - n, "n << 2": lambda n: n << 2, "round(n)": round,
+    "1 / n + 1": lambda n: 1 / n + 1, "0.5 * (1 / n)": lambda n: 0.5 * (1 / n), "(1 / n) ** 2": lambda n: (1 / n) ** 2,
+    "n * Fraction": lambda n: n * Fraction(1, 3), "np.int64(3) * n": lambda n: np.int64(3) * n,
+    "1 / (1 / n)": lambda n: 1 / (1 / n), "math.floor(n)": math.floor, "-1 / n": lambda n: -1 / n,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def scaled_by_each():
+    """A sum scaled by each expression, and divided by those of whole numbers, at two sizes."""
+    g = strata.Graph("scaled")
+    n = g.dim("tokens", 16)
+    total = g.sum(g.input("X", (n, 4), "f32"), dim=0)
+    for function in NAMED.values():
+        g.output(g.scale(total, factor=function(n)))
+    g.output(total / n, total - n, total * n, n * total, total + 1.0 / n)
+    table = strata.optimize(g, effort="none", sizes={"tokens": [16, 5]}, cache="")
+    return {size: table(np.ones((size, 4), np.float32)) for size in (16, 5)}
+
+
+def test_expressions_have_the_value_of_each_size(scaled_by_each):
+    for size, results in scaled_by_each.items():
+        wanted = [size * function(size) for function in NAMED.values()]
+        wanted += [1, 0, size * size, size * size, size + 1 / size]
+        for name, result, value in zip([*NAMED, *"/-*rp"], results, wanted, strict=True):
+            np.testing.assert_allclose(result, np.full((1, 4), value, np.float32), rtol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("written, function", [
+    ("tokens ** -0.5", lambda n: n**-0.5), ("tokens ** 0.5", lambda n: n**0.5), ("tokens % 3", lambda n: n % 3),
+    ("100 % tokens", lambda n: 100 % n), ("divmod(tokens, 3)", lambda n: divmod(n, 3)), ("abs(tokens)", abs),
+    ("float(tokens)", float), ("float(tokens)", math.sqrt), ("float(tokens)", math.log), ("2 ** tokens", lambda n: 2**n),
+    ("2.0 ** tokens", lambda n: 2.0**n), ("complex(tokens)", complex), ("tokens & 1", lambda n: n & 1),
+    ("~tokens", lambda n: ~n), ("1 << tokens", lambda n: 1 << n), ("round(1/tokens)", lambda n: round(1 / n)),
+    ("int(1/tokens)", lambda n: int(1 / n)), ("float(1/tokens)", lambda n: float(1 / n)),
+    ("tokens // 0.5", lambda n: n // 0.5), ("round(tokens, -1)", lambda n: round(n, -1)),
+    ("(tokens + 1) ** tokens", lambda n: (n + 1) ** n),
+])  # fmt: skip
+def test_what_is_no_expression_is_refused(written, function):
+    n = strata.Graph().dim("tokens", 16)
+    with pytest.raises(strata.Error) as raised:
+        function(n)
+    message = rf"[^\n]*test_sizes.py:\d+: {re.escape(written)} is no expression of sizes[\s\S]*int\(size\)"
+    assert re.match(message, str(raised.value))
+
+
+def test_sizes_as_numbers():
+    """Indices and int() are the number for which the program is written."""
+    g = strata.Graph()
+    n = g.dim("tokens", 16)
+    assert np.zeros((n, 2)).shape == (16, 2) and len(range(n)) == 16 and int(n) == 16 and [0] * n == [0] * 16
+    assert n == 16 and n > 15.5 and n != 17 and {16: "found"}[n] == "found" and f"{n}, {n:03d}" == "tokens, 016"
+    assert math.sqrt(int(n)) == 4 and isinstance(n - n, int)
+    for wrong in (lambda: 1j * n, lambda: np.sqrt(n), lambda: Fraction(n), lambda: n * float("nan")):
+        with pytest.raises(TypeError):
+            wrong()
+    with pytest.raises(strata.Error, match="more than 63 bits"):
+        n * 1e-30
+    x = g.input("X", (n, 4), "f32")
+    with pytest.raises(strata.Error, match=r"\*\* tokens is no operator"):
+        x**n
+    with pytest.raises(strata.Error, match="start depends on dims"):
+        g.select(x, x, 1 / n)
 
 
 def test_errors():
