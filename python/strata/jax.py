@@ -27,6 +27,7 @@ import jax.dlpack
 import jax.extend.source_info_util
 import numpy as np
 from jax.custom_batching import custom_vmap
+from jax.extend.core.primitives import convert_element_type_p
 
 import strata
 from strata import xla
@@ -180,6 +181,8 @@ def _flat(f: Callable, constants, constant_names, tree) -> Callable:
 def _spec(leaf: Any) -> Any:
     """What a leaf is to tracing: its shape and type; numbers stay numbers, so that they stay weak."""
     if isinstance(leaf, (bool, int, float, complex)) and not isinstance(leaf, np.generic):
+        if hasattr(leaf, "dtype"):  # JAX's own numbers, in what is kept for a gradient
+            return jax.ShapeDtypeStruct((), leaf.dtype, weak_type=True)
         return type(leaf)(0)
     weak = bool(getattr(getattr(leaf, "aval", None), "weak_type", False))
     return jax.ShapeDtypeStruct(np.shape(leaf), jax.dtypes.canonicalize_dtype(leaf.dtype), weak_type=weak)
@@ -208,9 +211,12 @@ def _in_bytes(spec: Any) -> Any:
 
 
 def _to(specs: Iterable, arrays: Iterable) -> list[Any]:
-    """Arrays as the specs have them: their types differ in bits alone."""
-    return [array if getattr(spec, "dtype", array.dtype) == array.dtype else array.astype(spec.dtype)
-            for spec, array in zip(specs, arrays)]
+    """Arrays as the specs have them: their types differ in bits alone. Numbers stay numbers."""
+    def as_in(spec, array):
+        same = not hasattr(spec, "dtype") or not hasattr(array, "dtype") or spec.dtype == array.dtype
+        return array if same else array.astype(spec.dtype)
+
+    return list(map(as_in, specs, arrays))
 
 
 def _is_float(dtype) -> bool:
@@ -224,6 +230,7 @@ class _Program:
         self._function, self._options = function, options
         self._modules: dict[Any, Any] = {}
         self._results: dict[Any, Any] = {}
+        self._weak: dict[Any, list[bool]] = {}
         self._derivatives: dict[Any, _Program] = {}
         self._batched: dict[Any, _Program] = {}
         self._traced: dict[Any, Callable] = {}
@@ -241,7 +248,8 @@ class _Program:
             found = self.differentiable(specs)(*leaves)
         else:
             found = self.run(specs, leaves)
-        return jax.tree.unflatten(tree, found)
+        weak = self._weak[tuple(map(_key, specs))]
+        return jax.tree.unflatten(tree, [_weakly_typed(one) if is_weak else one for one, is_weak in zip(found, weak)])
 
     def call_and_delete(self, leaves: list[Any], donated: list[Any]) -> Any:
         """tree_call, after which the donated arrays are deleted that could lie where a result does."""
@@ -274,6 +282,7 @@ class _Program:
         if key not in self._results:
             shapes, tree = jax.tree.flatten(jax.eval_shape(self._function, *specs))
             self._results[key] = ([jax.ShapeDtypeStruct(s.shape, s.dtype) for s in shapes], tree)
+            self._weak[key] = [bool(getattr(s, "weak_type", False)) for s in shapes]
         return self._results[key]
 
     def module(self, specs: tuple, target: str):
@@ -395,6 +404,11 @@ def _array(leaf: Any, spec: Any) -> jax.Array:
     if isinstance(leaf, jax.Array):
         return leaf
     return jax.numpy.asarray(leaf, dtype=getattr(spec, "dtype", None))
+
+
+def _weakly_typed(array: Any) -> Any:
+    """The array with the type that JAX gives to numbers of Python: beside another array it takes that one's."""
+    return convert_element_type_p.bind(array, new_dtype=array.dtype, weak_type=True, sharding=None)
 
 
 def _platform(arrays: list[jax.Array]) -> str:

@@ -216,3 +216,21 @@ def test_what_is_refused():
         strata.jax.jit(lambda x: x, static_argnums=0, donate_argnames="x")
     with pytest.raises(strata.Error):
         strata.jax.jit(lambda x: jnp.linalg.eigh(x))(array(3, 3))
+
+
+def test_weak_types_are_those_of_jax():
+    """A result computed of Python's numbers alone takes the type of an array beside it, as jax.jit's does."""
+    def f(a, x):
+        return a + 1, {"with": a * x, "count": jnp.where(x > 0, 1, 0)}, 2.0 * 1, jnp.float32(a)
+
+    x = jnp.arange(3.0)
+    ours = strata.jax.jit(f)
+    for a in (2.0, 3, jnp.asarray(2.0) * 1, jnp.float32(2)):
+        for wrapped in (lambda f: f, jax.jit, lambda f: jax.jit(jax.vmap(f, (None, 0)))):
+            got, wanted = jax.tree.leaves(wrapped(ours)(a, x)), jax.tree.leaves(wrapped(jax.jit(f))(a, x))
+            assert [one.weak_type for one in got] == [one.weak_type for one in wanted]
+            for one, other in zip(got, wanted, strict=True):
+                assert one.dtype == other.dtype
+                np.testing.assert_array_equal(one, other)
+    assert (ours(2.0, x)[0] * jnp.ones(2, jnp.bfloat16)).dtype == jnp.bfloat16
+    assert jax.grad(lambda a: ours(a, x)[0] * 3)(2.0) == 3
