@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
+import os
 import sys
 
 from strata import _core
@@ -46,7 +47,13 @@ def main(arguments: list[str] | None = None) -> int:
     for command in (doctor, ops):
         text = (command.__doc__ or "").strip()
         commands.add_parser(command.__name__, help=text, description=text).set_defaults(run=command)
-    return parser.parse_args(arguments).run()
+    try:
+        status = parser.parse_args(arguments).run()
+        sys.stdout.flush()
+    except BrokenPipeError:  # as of `| head`: nobody reads on
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left in the buffer goes there at exit
+        return 1
+    return status
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import math
 import os
@@ -19,6 +20,11 @@ from strata.kernel_table import KernelTable, entry_name
 _EFFORTS = {"none": (0.0, 0.0), "quick": (10.0, 10.0), "full": (60.0, 60.0)}
 
 Progress = Union[bool, Callable[[str], None]]
+
+
+def _pasted(config: str | None) -> str:
+    """The text of Kernel.config, of one that was pasted into a file: indented, between empty lines, with \\r\\n."""
+    return inspect.cleandoc(config.replace("\r\n", "\n")) + "\n" if config else ""
 
 
 def optimize(
@@ -68,7 +74,7 @@ def optimize(
     show = _printer(progress)
 
     def made(of: dict[str, int]) -> tuple[_core.OptimizeJob, Kernel, bool]:
-        job = _core.OptimizeJob(text, "<program>", target, search, seconds if search else 60.0, measuring, config or "",
+        job = _core.OptimizeJob(text, "<program>", target, search, seconds if search else 60.0, measuring, _pasted(config),
                                 folder, _measure_worker(), of)  # fmt: skip
         interrupted = _watch(job, show)
         kernel = Kernel(dict(job.files), summary_of(job, ["interrupted: the best so far"] if interrupted else []))

@@ -6,14 +6,14 @@ import pathlib
 import strata
 
 #: Those that hand on a whole message, of the extension or of another function.
-_HANDED_ON = {"str(error)", "missing[0]", "f'{frame.f_code.co_filename}:{frame.f_lineno}: {message}'"}
+_HANDED_ON = {"str(error)", "message", "missing[0]", "f'{frame.f_code.co_filename}:{frame.f_lineno}: {message}'"}
 
 
 def errors(source):
     """Calls of Error and _error: the line, the text of the call, and its literal parts."""
     for node in ast.walk(ast.parse(source)):
         called = getattr(node, "func", None)
-        if getattr(called, "id", getattr(called, "attr", "")) in ("Error", "_error"):
+        if getattr(called, "id", getattr(called, "attr", "")) in ("Error", "_error", "at_the_users_line"):
             literal = (str(one.value) for one in ast.walk(node) if isinstance(one, ast.Constant))
             yield node.lineno, ast.unparse(node.args[0]) if node.args else "", "".join(literal)
 

@@ -5,6 +5,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import textwrap
 
 import numpy as np
 import pytest
@@ -77,6 +78,16 @@ def test_an_empty_configuration_is_none():
         strata.optimize(SMALL, config="", cache="")
 
 
+@pytest.mark.parametrize("pasted", [
+    lambda text: "\n" + text, lambda text: textwrap.indent(text, "    ") + "    ", lambda text: text.rstrip("\n"),
+    lambda text: text.replace("\n", "\r\n"), lambda text: textwrap.indent(text, "        ").lstrip(),
+    lambda text: "\r\n" + textwrap.indent(text, "\t").replace("\n", "\r\n"),
+])  # fmt: skip
+def test_a_configuration_that_was_pasted(kernel, pasted):
+    again = strata.optimize(SMALL, config=pasted(kernel.config()), cache="")
+    assert again.config() == kernel.config()
+
+
 def test_configuration_makes_it_again(kernel):
     again = strata.optimize(SMALL, config=kernel.config(), cache="")
     assert (again.mugraph, again.source) == (kernel.mugraph, kernel.source)
@@ -138,6 +149,18 @@ def test_interrupt_gives_the_best_so_far():
     kernel = strata.optimize(program, search_seconds=300, cache="", progress=interrupt_once)
     assert sent
     assert "interrupted: the best so far" in kernel.notes and kernel.mugraph
+
+
+@pytest.mark.parametrize("command", ["doctor", "ops"])
+def test_nobody_reads_on(command):
+    """As under `| head`: no traceback, neither from what is written nor at the end."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    environment = os.environ | {"PYTHONPATH": str(pathlib.Path(strata.__file__).parents[1])}
+    told = subprocess.run([sys.executable, "-m", "strata", command], env=environment, stdout=writing,
+                          stderr=subprocess.PIPE, text=True)  # fmt: skip
+    os.close(writing)
+    assert (told.stderr, told.returncode) == ("", 1)
 
 
 def test_doctor():
