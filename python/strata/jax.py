@@ -53,8 +53,9 @@ def jit(f: Callable | None = None, *, static_argnums: int | Iterable[int] | None
     Gradients in reverse mode (of any order) and vmap give functions that are compiled by Strata, too. Called on plain
     arrays, f runs at once, on them, without a copy.
 
-    Not possible: forward mode (jax.jvp, jax.jacfwd, jax.hessian's outer half: JAX's custom_vjp has none); typed random
-    keys (pass jax.random.key_data(key)); side effects; arrays sharded over several devices. Under jax.jit, scan and the
+    Not possible: forward mode (jax.jvp, jax.jacfwd, jax.linearize, jax.hessian's outer half: JAX's custom_vjp has none;
+    jax.jacrev(jax.jacrev(f)) is a Hessian, and jax.jit(f) has forward mode), which raises strata.Error, or JAX's
+    TypeError under jax.jit and jax.linearize; typed random keys (pass jax.random.key_data(key)); side effects; arrays sharded over several devices. Under jax.jit, scan and the
     like, the call is a custom call of XLA where JAX's default device is the processor. Its module stays in memory as
     long as the process. Where the default device is a GPU, the call is jax.pure_callback: it runs on the processor, and
     its arrays go through the host's memory. Call it outside of jit there, with torch installed: arrays are handed over
@@ -175,6 +176,7 @@ def _flat(f: Callable, constants, constant_names, tree) -> Callable:
         for place, value in constants:
             arguments.insert(place, value)
         return f(*arguments, **named, **dict(constant_names))
+    flat.__name__ = _name(f)
     return flat
 
 
@@ -228,6 +230,7 @@ class _Program:
 
     def __init__(self, function: Callable, options: dict[str, Any]):
         self._function, self._options = function, options
+        self._name = _name(function)
         self._modules: dict[Any, Any] = {}
         self._results: dict[Any, Any] = {}
         self._weak: dict[Any, list[bool]] = {}
@@ -245,11 +248,24 @@ class _Program:
         if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
             leaves = [leaf if isinstance(leaf, jax.core.Tracer) else _array(leaf, spec)
                       for leaf, spec in zip(leaves, specs)]
-            found = self.differentiable(specs)(*leaves)
+            found = self._reversible(specs, leaves)
         else:
             found = self.run(specs, leaves)
         weak = self._weak[tuple(map(_key, specs))]
         return jax.tree.unflatten(tree, [_weakly_typed(one) if is_weak else one for one, is_weak in zip(found, weak)])
+
+    def _reversible(self, specs: tuple, leaves: list[Any]) -> list[Any]:
+        """A call that can be differentiated backwards. Raises Error where JAX differentiates it forwards."""
+        try:
+            return self.differentiable(specs)(*leaves)
+        except TypeError as error:
+            if "forward-mode" not in str(error):
+                raise
+            raise strata.Error(
+                f"strata.jax.jit: {self._name} is differentiated in forward mode (jax.jvp, jax.jacfwd, jax.hessian), and "
+                "Strata's functions have derivatives in reverse mode alone\n"
+                "  use jax.grad, jax.vjp or jax.jacrev (of jax.jacrev for a Hessian); or jax.jit in place of "
+                "strata.jax.jit for the function that is differentiated forwards") from error
 
     def call_and_delete(self, leaves: list[Any], donated: list[Any]) -> Any:
         """tree_call, after which the donated arrays are deleted that could lie where a result does."""
@@ -294,6 +310,7 @@ class _Program:
                 results = jax.tree.leaves(self._function(*_to(specs, leaves)))
                 return _to(map(_in_bytes, self.results(specs)[0]), results)
 
+            function.__name__ = self._name
             self._modules[key] = _compile(function, tuple(map(_in_bytes, specs)), options)
         return self._modules[key]
 
@@ -461,26 +478,41 @@ def _compile(function: Callable, specs: tuple, options: dict[str, Any]):
         if not _library_calls(portable):
             text = portable
     if calls := _library_calls(text):
-        raise strata.Error(f"strata.jax.jit: JAX lowers a part to {calls[0]}, which Strata does not take\n"
+        # The name of an instruction begins with that of the operator of JAX that it is of.
+        kind = re.search(rf'%?([\w\-]+?)(?:\.\d+)? = .*custom_call_target="{re.escape(calls[0])}"', text)
+        places = [_place(one) for one in _equations(traced.jaxpr) if kind and one.primitive.name == kind[1]]
+        what = f"{kind[1]} at {places[0]}" if places else f"a part of {function.__name__}"
+        raise strata.Error(f"strata.jax.jit: JAX lowers {what} to {calls[0]}, which Strata does not take\n"
                            "  compute it outside of the function")
     return strata.compile_hlo(_row_major(text), **options)
 
 
 def _check_callbacks(program: Any) -> None:
     """Raises strata.Error that names the first call back to Python."""
-    for equation in getattr(program, "jaxpr", program).eqns:
+    for equation in _equations(program):
         kind = equation.primitive.name
         if "callback" in kind or kind == "debug_print":
             function = equation.params.get("callback")
             function = getattr(function, "callback_func", function)
             name = f" of {function.__name__}" if hasattr(function, "__name__") else ""
-            place = jax.extend.source_info_util.summarize(equation.source_info)
+            place = _place(equation)
             raise strata.Error(f"strata.jax.jit: {kind}{name} at {place} calls back to Python, which Strata does not "
                                "compile\n  call it outside of the function, or leave it out")
+
+
+def _equations(program: Any) -> Iterable[Any]:
+    """Those of a program of JAX and of all within it."""
+    for equation in getattr(program, "jaxpr", program).eqns:
+        yield equation
         for value in equation.params.values():
             for one in value if isinstance(value, (tuple, list)) else (value,):
                 if hasattr(one, "eqns") or hasattr(one, "jaxpr"):
-                    _check_callbacks(one)
+                    yield from _equations(one)
+
+
+def _place(equation: Any) -> str:
+    """The user's line, and function, that an equation is of."""
+    return jax.extend.source_info_util.summarize(equation.source_info)
 
 
 def _library_calls(text: str) -> list[str]:

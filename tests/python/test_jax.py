@@ -234,3 +234,26 @@ def test_weak_types_are_those_of_jax():
                 np.testing.assert_array_equal(one, other)
     assert (ours(2.0, x)[0] * jnp.ones(2, jnp.bfloat16)).dtype == jnp.bfloat16
     assert jax.grad(lambda a: ours(a, x)[0] * 3)(2.0) == 3
+
+
+def test_forward_mode_is_refused_with_a_remedy():
+    def cubed(x):
+        return (x**3).sum()
+
+    ours, x = strata.jax.jit(cubed), jnp.arange(1.0, 4.0)
+    for forward in (lambda: jax.jvp(ours, (x,), (x,)), lambda: jax.jacfwd(ours)(x), lambda: jax.hessian(ours)(x),
+                    lambda: jax.jacfwd(jax.vmap(ours))(x[None])):
+        with pytest.raises(strata.Error, match=r"cubed is differentiated in forward mode[\s\S]*\n  use jax.grad"):
+            forward()
+    np.testing.assert_allclose(jax.jacrev(jax.jacrev(ours))(x), jax.hessian(cubed)(x), rtol=1e-5)
+    with pytest.raises(TypeError, match="unsupported operand"):  # the function's own stay as they are
+        jax.grad(strata.jax.jit(lambda x: jnp.sum(x + "concat")))(x)
+
+
+def test_libraries_that_are_not_taken_are_named_with_the_line():
+    def decomposed(x):
+        return jnp.linalg.eig(x + 1)[0]
+
+    for function, in_it in ((decomposed, "decomposed"), (lambda x: jax.lax.map(decomposed, x[None]), "decomposed")):
+        with pytest.raises(strata.Error, match=rf"lowers eig at [^\n]*test_jax.py:\d+[^\n]*{in_it}[^\n]* to lapack_sgeev"):
+            strata.jax.jit(function)(jnp.eye(3))
