@@ -6,6 +6,7 @@ import functools
 import inspect
 import itertools
 import math
+import operator
 from fractions import Fraction
 from typing import Any, Callable, Sequence, Union
 
@@ -73,6 +74,9 @@ class Value:
     @property
     def ndim(self) -> int:
         return len(self.shape)
+
+    def __reduce__(self):
+        return operator.getitem, (self.graph, self.name)
 
     def __repr__(self) -> str:
         return f"<{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]>"
@@ -229,6 +233,10 @@ class Graph:
 
     def __str__(self) -> str:
         return self._builder.text()
+
+    def __reduce__(self):
+        """Pickled and copied as its text."""
+        return Graph.from_text, (str(self),)
 
     def __repr__(self) -> str:
         return f"<strata.Graph {self.name}: {len(self.inputs)} inputs, {len(self.outputs)} outputs>"

@@ -177,6 +177,10 @@ class Kernel:
         del kept
         return adapter.finished(results) if out is None else results
 
+    def __reduce__(self):
+        """Pickled and copied as what save writes."""
+        return _restored, (self._files, self._summary)
+
     def __repr__(self) -> str:
         return f"<strata.Kernel for {self.target}: {self.headline}>"
 
@@ -226,11 +230,7 @@ def _load_kernel(folder: str | os.PathLike) -> Kernel:
     try:
         with open(os.path.join(folder, _SUMMARY), encoding="utf-8") as file:
             summary = json.load(file)
-        if summary.get("format") != _FORMAT:
-            raise Error(
-                f"'{folder}' is of format {summary.get('format')}; this version reads {_FORMAT}\n"
-                "  save the kernel with this version, or load it with the one that saved it"
-            )
+        _check_format(f"'{folder}'", summary)
         files = {}
         for name in summary["files"]:
             if os.path.basename(name) != name:
@@ -241,6 +241,19 @@ def _load_kernel(folder: str | os.PathLike) -> Kernel:
                 files[name] = file.read()
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as why:
         raise Error(f"'{folder}' holds no kernel that was saved: {why}\n  Kernel.save writes one") from None
+    return Kernel(files, summary)
+
+
+def _check_format(what: str, summary: dict[str, Any]) -> None:
+    if summary.get("format") != _FORMAT:
+        raise Error(
+            f"{what} is of format {summary.get('format')}; this version reads {_FORMAT}\n"
+            "  save the kernel with this version, or load it with the one that saved it"
+        )
+
+
+def _restored(files: dict[str, bytes], summary: dict[str, Any]) -> Kernel:
+    _check_format("the pickled kernel", summary)
     return Kernel(files, summary)
 
 

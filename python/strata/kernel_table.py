@@ -77,6 +77,10 @@ class KernelTable:
             with open(os.path.join(folder, TABLE), "w", encoding="utf-8") as file:
                 file.write(self._text)
 
+    def __reduce__(self):
+        """Pickled and copied as what save writes."""
+        return KernelTable, (self._text, self.kernels)
+
     def __repr__(self) -> str:
         return f"<strata.KernelTable for {self.target}: {', '.join(self._named(i) for i in range(len(self.sizes)))}>"
 

@@ -26,8 +26,10 @@ class Module:
     That memory is freed with the module. A recorded graph uses it too: it must not run after the module is dropped, nor
     beside other calls of it."""
 
-    def __init__(self, function: _core.Function, text: str, gives_parameters: bool = False):
-        self._function, self._text, self._gives_parameters = function, text, gives_parameters
+    def __init__(self, function: _core.Function, text: str, options: dict[str, Any]):
+        """options: those of compile_hlo but progress, with its target as `device` has it."""
+        self._function, self._text, self._options = function, text, options
+        self._gives_parameters = options["gives_parameters"]
         self._adapters: dict[str, Any] = {}
         self.inputs, self.outputs = specs_of(function)
 
@@ -83,6 +85,10 @@ class Module:
             raise Error(f"the module is compiled for the {self.device}\n  pass arrays there, or compile with target=")
         return self._function
 
+    def __reduce__(self):
+        """Pickled and copied as its text, which is compiled again, with the cache, where it is read."""
+        return _compiled_again, (self._text, self._options)
+
     def explain(self) -> str:
         """Each step, what makes it, and why it was cut so."""
         return self._function.explanation
@@ -135,8 +141,14 @@ def compile_hlo(text: str, *, target: str = "auto", search_seconds: float | None
     if search_seconds is None:
         search_seconds = 0 if device is None else SEARCH_SECONDS
     seconds = arguments.seconds("search_seconds", search_seconds)
+    options = {"target": "cpu" if device is None else "gpu", "search_seconds": seconds, "cache": cache,
+               "gives_parameters": gives_parameters}  # fmt: skip
     return Module(_core.Function.compile(text, device, seconds, arguments.cache_folder(cache), "<hlo>",
-                                          gives_parameters, progress), text, gives_parameters)
+                                          gives_parameters, progress), text, options)
+
+
+def _compiled_again(text: str, options: dict[str, Any]) -> Module:
+    return compile_hlo(text, **options)
 
 
 def device_for(target: str) -> _core.Device | None:

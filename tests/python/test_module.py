@@ -1,7 +1,9 @@
 """strata.compile_hlo: modules as functions of arrays."""
 
+import copy
 import os
 import pathlib
+import pickle
 import signal
 import subprocess
 import sys
@@ -377,3 +379,18 @@ def test_a_search_that_was_stopped_is_made_again(tmp_path):
         lines = []
         strata.compile_hlo(two_gated_products(), progress=lines.append, **given)
         assert any("part 1 of 2" in line for line in lines) == searched
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
+def test_copies(softmax, x, copied):
+    """Modules, graphs and their values; test_optimize.py has kernels."""
+    again = copied(softmax)
+    assert again is not softmax and again.text == softmax.text and str(again) == str(softmax)
+    np.testing.assert_array_equal(again(x)[0], softmax(x)[0])
+    g = strata.Graph("g")
+    n = g.dim("tokens", 16)
+    y = g.sum(g.input("X", (n, 4), "f32") * (1 / n), dim=0, name="Y")
+    g.output(y)
+    other, total = copied((g, y)) if copied is not copy.copy else (copy.copy(g), g["Y"])
+    assert str(other) == str(g) and other.dims == g.dims and other is not g
+    assert total.name == "Y" and total.graph is (g if copied is copy.copy else other)

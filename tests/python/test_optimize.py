@@ -1,7 +1,9 @@
 """strata.optimize: the superoptimizer and what it returns."""
 
+import copy
 import os
 import pathlib
+import pickle
 import signal
 import subprocess
 import sys
@@ -76,6 +78,17 @@ def test_what_cannot_be_written(kernel, tmp_path):
 def test_an_empty_configuration_is_none():
     with pytest.raises(strata.Error, match=r"config is an empty text\n  give what Kernel.config\(\) returned"):
         strata.optimize(SMALL, config="", cache="")
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
+def test_copies(kernel, copied):
+    again = copied(kernel)
+    assert (again.program, again.source, again.config()) == (kernel.program, kernel.source, kernel.config())
+    check(again)
+    old = copy.copy(kernel)
+    old._summary = {**kernel._summary, "format": 0}
+    with pytest.raises(strata.Error, match="is of format 0"):
+        copied(old)
 
 
 @pytest.mark.parametrize("pasted", [

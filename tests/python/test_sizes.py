@@ -1,6 +1,8 @@
 """Sizes with names: strata.Graph.dim, and optimize(sizes=)."""
 
+import copy
 import math
+import pickle
 import re
 from fractions import Fraction
 
@@ -40,6 +42,12 @@ def cache(tmp_path_factory):
 @pytest.fixture(scope="module")
 def table(cache):
     return strata.optimize(norm(), target="sm_90a", search_seconds=20, cache=cache, sizes={"tokens": [16, 4, 64]})
+
+
+def test_copies(table):
+    for again in (copy.deepcopy(table), pickle.loads(pickle.dumps(table))):
+        assert repr(again) == repr(table) and again.program == table.program
+        check(again, 4)
 
 
 def test_text():
