@@ -112,6 +112,15 @@ class Value:
     def __matmul__(self, other):
         return self.graph.matmul(self, other)
 
+    def _equal(self, other):
+        if not isinstance(other, (Value, int, float, Fraction, Size, Ratio)):
+            return NotImplemented
+        raise _error("== and != are no operators of programs\n  1 where tensors are equal, else 0, is "
+                     "(x >= y) * (x <= y); whether both are one tensor is `x is y`")
+
+    __eq__ = __ne__ = _equal
+    __hash__ = object.__hash__
+
     def __gt__(self, other):
         return self.graph.greater(self, other)
 

@@ -212,3 +212,13 @@ def test_iotas_along_named_sizes():
     x = g.input("x", (tokens, tokens), "f32")
     g.output(g.select(g.iota((1, tokens), 1, dtype="f32") > g.iota((tokens, 1), 0, dtype="f32"), 0, x))
     assert "iota(dim=0) : f32[tokens, 1]" in str(g) and str(strata.Graph.from_text(str(g))) == str(g)
+
+
+def test_equality_is_no_operator():
+    g = strata.Graph()
+    x, y = g.input("X", (4, 8)), g.input("Y", (4, 8))
+    for written in (lambda: g.output(x == y), lambda: x != y, lambda: x == 0, lambda: g.mul(x, x == y)):
+        with pytest.raises(strata.Error, match=r"test_graph.py:\d+: == and != are no operators[\s\S]*\(x >= y\)"):
+            written()
+    assert x in [x, y] and {x: 1, y: 2}[y] == 2 and g.inputs == [x, y] and x != None  # noqa: E711
+    g.output((x >= y) * (x <= y))
