@@ -64,6 +64,11 @@ def register(
     return known[1]
 
 
+def is_registered(name: str) -> bool:
+    """Whether "namespace::name" is an operator that register made."""
+    return name in _registered
+
+
 def _define(function, name: str, namespace: str, plain: str, gradient, dtypes, devices) -> Any:
     import torch
 

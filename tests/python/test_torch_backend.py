@@ -259,3 +259,38 @@ def test_the_name_of_the_backend():
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300,
                           env={**os.environ, "PYTHONPATH": str(pathlib.Path(strata.__file__).parents[1])})
     assert done.stdout.split("\n")[:2] == ["True", "[2.0, 2.0]"], done.stderr
+
+
+@pytest.mark.parametrize("loss", [F.mse_loss, F.l1_loss, F.smooth_l1_loss, F.huber_loss])
+def test_losses_of_nothing(loss):
+    for shapes in (((0, 3), (0, 3)), ((0, 3), (0, 1))):
+        x, y = (torch.zeros(shape, requires_grad=True) for shape in shapes)
+        got = compiled(loss)(x, y)
+        assert got.isnan() and loss(x, y).isnan()
+        got.backward()
+        assert x.grad.shape == x.shape and y.grad.shape == y.shape
+    x, y = array(2, 3).requires_grad_(), array(2, 3)
+    assert_same(torch.autograd.grad(compiled(loss)(x, y), x), torch.autograd.grad(loss(x, y), x))
+
+
+def test_attention_to_no_key_has_gradients():
+    q, k, v = array(1, 2, 4, 8), array(1, 2, 0, 8), array(1, 2, 0, 5)
+    for given in ([q.clone().requires_grad_(), k, v], [q, k, v.clone().requires_grad_()]):
+        got, wanted = compiled(F.scaled_dot_product_attention)(*given), F.scaled_dot_product_attention(*given)
+        assert got.requires_grad and wanted.requires_grad and got.shape == wanted.shape
+        (one,) = (one for one in given if one.requires_grad)
+        assert torch.equal(torch.autograd.grad(got.sum(), one)[0], torch.zeros_like(one))
+
+
+def test_what_strata_compiled_before_is_no_fallback():
+    text = "graph kept {\n  input X: f32[3, 3]\n  Y = matmul(X, X)\n  output Y\n}\n"
+    operator = strata.optimize(text, effort="none", cache="").torch_operator()
+    x = array(3, 3)
+    agree(lambda x: operator(x * 2) + 1, x)
+    torch.testing.assert_close(compiled(lambda x: operator(x) + 1)(x), x @ x + 1)
+
+
+def test_a_convolution_of_nothing_says_so():
+    w = array(4, 3, 3, 3)
+    agree(lambda x: F.conv2d(x, w) + 1, torch.zeros(0, 3, 8, 8), fallbacks=["aten.convolution.default"])
+    assert torch_backend.FALLBACKS[0][1] == "a convolution of (0, 3, 8, 8) by (4, 3, 3, 3) has no elements"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 
@@ -37,7 +38,20 @@ def decomposition_table() -> dict:
     table.update(get_decompositions(more))
     for name in ("aten.bernoulli.default", "aten.native_dropout.default", "aten._to_copy.default"):
         table.pop(find_operator(name), None)
+    for name in ("mse_loss_backward", "smooth_l1_loss_backward", "huber_loss_backward"):
+        loss = find_operator(f"aten.{name}.default")
+        table[loss] = _of_elements(table[loss])
     return {op: function for op, function in table.items() if op not in RULES} | COMPOSITES
+
+
+def _of_elements(loss_backward):
+    """A decomposition of torch's that divides Python's numbers by the number of elements, for none of them, too."""
+    @functools.wraps(loss_backward)
+    def decomposed(gradient, x, target, *others, **named):
+        if x.numel() == 0 or target.numel() == 0:
+            return x.new_zeros(torch.broadcast_shapes(x.shape, target.shape))
+        return loss_backward(gradient, x, target, *others, **named)
+    return decomposed
 
 
 # Attention, in the types of torch's fused kernels: scores and softmax in f32, products of the inputs' type.
@@ -110,7 +124,8 @@ def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
         key, value = key.repeat_interleave(group, -3), value.repeat_interleave(group, -3)
     lead = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2])
     if columns == 0:  # no key: torch's attention is 0
-        return torch.zeros(*lead, rows, value.shape[-1], dtype=query.dtype, device=query.device)
+        none = torch.matmul(query.expand(*lead, *query.shape[-2:]), key.transpose(-1, -2))
+        return torch.matmul(none.to(value.dtype), value)  # gradients go through it, and are 0
     query, key, value = (x.expand(*lead, *x.shape[-2:]) for x in (query, key, value))
     if dropout_p:
         probabilities = torch.softmax(_scores(query, key, bias, scale, is_causal), -1)

@@ -114,7 +114,9 @@ def _empty(*values: Value) -> bool:
 @lowers("aten.convolution.default")
 def convolution(c, x, w, bias, stride, padding, dilation, transposed, output_padding, groups):
     n = x.rank - 2
-    if n not in (1, 2, 3) or _empty(x, w):
+    if _empty(x, w):
+        raise Unsupported(f"a convolution of {x.shape} by {w.shape} has no elements")
+    if n not in (1, 2, 3):
         raise Unsupported(f"a convolution of {x.shape} is not taken: it has one to three spatial dimensions")
     stride, padding, dilation = (sizes_of(v, n) for v in (stride, padding, dilation))
     dtype = wide(c.dtype) if bias is not None and not c.on_gpu else c.dtype

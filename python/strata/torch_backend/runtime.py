@@ -12,6 +12,7 @@ from torch.fx.node import map_arg
 from torch.utils import _pytree as pytree
 
 import strata
+from strata import torch_operator
 
 from .in_place import alias_text, arguments_written_over
 from .options import Options
@@ -191,8 +192,10 @@ _CHECKS = ("_assert_", "_functional_assert_", "_make_dep_token", "sym_constrain_
 
 def _expected(node: Node) -> bool:
     """Operators of torch that say nothing about Strata: copies to arguments, results of other operators, numbers, and
-    checks, which read what is computed and cut nothing."""
+    checks, which read what is computed and cut nothing; and what Strata compiled before, as torch_operator() has it."""
     name = getattr(node.target, "__name__", "")
+    if isinstance(node.target, torch._ops.OpOverload) and torch_operator.is_registered(node.target._schema.name):
+        return True
     return is_run_time_number(node) or name in ("getitem", "copy_.default") or name.startswith(_CHECKS)
 
 
