@@ -469,7 +469,15 @@ def _compile(function: Callable, specs: tuple, options: dict[str, Any]):
     finally:
         _state.compiling = False
     _check_callbacks(traced.jaxpr)
-    text = traced.lower().as_text("hlo")
+    try:
+        text = traced.lower().as_text("hlo")
+    except Exception as error:
+        across = [one for one in _equations(traced.jaxpr) if _names_axes(one)]
+        if not across:
+            raise
+        raise strata.Error(f"strata.jax.jit: {across[0].primitive.name} at {_place(across[0])} goes across an axis that "
+                           "has a name outside of the function\n  compile the function that names it: "
+                           "strata.jax.jit(jax.vmap(f, axis_name=...))") from error
     if _library_calls(text):
         try:
             portable = traced.lower(lowering_platforms=("tpu",)).as_text("hlo")
@@ -508,6 +516,11 @@ def _equations(program: Any) -> Iterable[Any]:
             for one in value if isinstance(value, (tuple, list)) else (value,):
                 if hasattr(one, "eqns") or hasattr(one, "jaxpr"):
                     yield from _equations(one)
+
+
+def _names_axes(equation: Any) -> bool:
+    axes = equation.params.get("axes", equation.params.get("axis_name", ()))
+    return any(isinstance(one, str) for one in (axes if isinstance(axes, tuple) else (axes,)))
 
 
 def _place(equation: Any) -> str:

@@ -257,3 +257,14 @@ def test_libraries_that_are_not_taken_are_named_with_the_line():
     for function, in_it in ((decomposed, "decomposed"), (lambda x: jax.lax.map(decomposed, x[None]), "decomposed")):
         with pytest.raises(strata.Error, match=rf"lowers eig at [^\n]*test_jax.py:\d+[^\n]*{in_it}[^\n]* to lapack_sgeev"):
             strata.jax.jit(function)(jnp.eye(3))
+
+
+def test_axes_named_outside_are_refused_with_a_remedy():
+    def centred(x):
+        return x - jax.lax.psum(x, "rows")
+
+    x = array(3, 4)
+    with pytest.raises(strata.Error, match=r"psum\w* at [^\n]*test_jax.py:\d+[^\n]*centred[^\n]* goes across an axis"):
+        jax.vmap(strata.jax.jit(centred), axis_name="rows")(x)
+    by_row = jax.vmap(centred, axis_name="rows")
+    same(strata.jax.jit(by_row)(x), by_row(x))
