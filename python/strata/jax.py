@@ -55,8 +55,8 @@ def jit(f: Callable | None = None, *, static_argnums: int | Iterable[int] | None
 
     Not possible: forward mode (jax.jvp, jax.jacfwd, jax.linearize, jax.hessian's outer half: JAX's custom_vjp has none;
     jax.jacrev(jax.jacrev(f)) is a Hessian, and jax.jit(f) has forward mode), which raises strata.Error, or JAX's
-    TypeError under jax.jit and jax.linearize; typed random keys (pass jax.random.key_data(key)); side effects; arrays sharded over several devices. Under jax.jit, scan and the
-    like, the call is a custom call of XLA where JAX's default device is the processor. Its module stays in memory as
+    TypeError under jax.jit and jax.linearize; typed random keys (pass jax.random.key_data(key)); side effects; arrays
+    sharded over several devices. Under jax.jit, scan and the like, the call is a custom call of XLA where JAX's default device is the processor. Its module stays in memory as
     long as the process. Where the default device is a GPU, the call is jax.pure_callback: it runs on the processor, and
     its arrays go through the host's memory. Call it outside of jit there, with torch installed: arrays are handed over
     by it, without copies.
@@ -262,8 +262,8 @@ class _Program:
             if "forward-mode" not in str(error):
                 raise
             raise strata.Error(
-                f"strata.jax.jit: {self._name} is differentiated in forward mode (jax.jvp, jax.jacfwd, jax.hessian), and "
-                "Strata's functions have derivatives in reverse mode alone\n"
+                f"strata.jax.jit: {self._name} is differentiated in forward mode (jax.jvp, jax.jacfwd, jax.hessian), "
+                "and Strata's functions have derivatives in reverse mode alone\n"
                 "  use jax.grad, jax.vjp or jax.jacrev (of jax.jacrev for a Hessian); or jax.jit in place of "
                 "strata.jax.jit for the function that is differentiated forwards") from error
 
@@ -475,8 +475,8 @@ def _compile(function: Callable, specs: tuple, options: dict[str, Any]):
         across = [one for one in _equations(traced.jaxpr) if _names_axes(one)]
         if not across:
             raise
-        raise strata.Error(f"strata.jax.jit: {across[0].primitive.name} at {_place(across[0])} goes across an axis that "
-                           "has a name outside of the function\n  compile the function that names it: "
+        raise strata.Error(f"strata.jax.jit: {across[0].primitive.name} at {_place(across[0])} goes across an axis "
+                           "that has a name outside of the function\n  compile the function that names it: "
                            "strata.jax.jit(jax.vmap(f, axis_name=...))") from error
     if _library_calls(text):
         try:

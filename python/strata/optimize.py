@@ -74,7 +74,8 @@ def optimize(
     show = _printer(progress)
 
     def made(of: dict[str, int]) -> tuple[_core.OptimizeJob, Kernel, bool]:
-        job = _core.OptimizeJob(text, "<program>", target, search, seconds if search else 60.0, measuring, _pasted(config),
+        job = _core.OptimizeJob(text, "<program>", target, search, seconds if search else 60.0, measuring,
+                                 _pasted(config),
                                 folder, _measure_worker(), of)  # fmt: skip
         interrupted = _watch(job, show)
         kernel = Kernel(dict(job.files), summary_of(job, ["interrupted: the best so far"] if interrupted else []))

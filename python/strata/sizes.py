@@ -119,7 +119,8 @@ def _refusing(written: str):
 
 
 for _method, _written in {
-    "__mod__": "{0} % {1}", "__rmod__": "{1} % {0}", "__divmod__": "divmod({0}, {1})", "__rdivmod__": "divmod({1}, {0})",
+    "__mod__": "{0} % {1}", "__rmod__": "{1} % {0}", "__divmod__": "divmod({0}, {1})",
+    "__rdivmod__": "divmod({1}, {0})",
     "__rpow__": "{1} ** {0}", "__and__": "{0} & {1}", "__rand__": "{1} & {0}", "__or__": "{0} | {1}",
     "__ror__": "{1} | {0}", "__xor__": "{0} ^ {1}", "__rxor__": "{1} ^ {0}", "__rlshift__": "{1} << {0}",
     "__rrshift__": "{1} >> {0}", "__invert__": "~{0}", "__abs__": "abs({0})", "__complex__": "complex({0})",

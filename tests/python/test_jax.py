@@ -255,7 +255,8 @@ def test_libraries_that_are_not_taken_are_named_with_the_line():
         return jnp.linalg.eig(x + 1)[0]
 
     for function, in_it in ((decomposed, "decomposed"), (lambda x: jax.lax.map(decomposed, x[None]), "decomposed")):
-        with pytest.raises(strata.Error, match=rf"lowers eig at [^\n]*test_jax.py:\d+[^\n]*{in_it}[^\n]* to lapack_sgeev"):
+        message = rf"lowers eig at [^\n]*test_jax.py:\d+[^\n]*{in_it}[^\n]* to lapack_sgeev"
+        with pytest.raises(strata.Error, match=message):
             strata.jax.jit(function)(jnp.eye(3))
 
 

@@ -255,8 +255,9 @@ def test_views_of_torch_whose_elements_are_not_in_memory():
 def test_types_that_a_package_has_not():
     """The message says which argument it is, and what its package's place can take."""
     torch = pytest.importorskip("torch")
-    text = "HloModule m\nENTRY e {{ a = f32[2] parameter(0)  w = {0} parameter(1)\n ROOT r = (f32[2], {1}) tuple(a, w) }}"
-    module = strata.compile_hlo(text.format("s4[3]", "s4[3]"), target="cpu", cache="")
+    text = "HloModule m\nENTRY e { a = f32[2] parameter(0)  w = s4[3] parameter(1)\n" \
+           " ROOT r = (f32[2], s4[3]) tuple(a, w) }"
+    module = strata.compile_hlo(text, target="cpu", cache="")
     message = r"input 1 \('w'\) is s4\[3\], and torch has no such type\n  .*arrays of ml_dtypes.int4, or convert it"
     with pytest.raises(strata.Error, match=message):
         module(torch.zeros(2), torch.zeros(3, dtype=torch.int8))

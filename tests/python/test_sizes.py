@@ -77,7 +77,8 @@ def test_expressions():
 
 NAMED = {
     "1 / n": lambda n: 1 / n, "1.0 / n": lambda n: 1.0 / n, "np.float32(1) / n": lambda n: np.float32(1) / n,
-    "0.5 * n": lambda n: 0.5 * n, "n * 0.5": lambda n: n * 0.5, "n / 3": lambda n: n / 3, "n + 0.25": lambda n: n + 0.25,
+    "0.5 * n": lambda n: 0.5 * n, "n * 0.5": lambda n: n * 0.5, "n / 3": lambda n: n / 3,
+    "n + 0.25": lambda n: n + 0.25,
     "n ** 2": lambda n: n**2, "n ** -1": lambda n: n**-1, "n ** 2.0": lambda n: n**2.0, "-n": lambda n: -n,
     "n - 20": lambda n: n - 20, "2 - n": lambda n: 2 - n, "n << 2": lambda n: n << 2, "round(n)": round,
     "1 / n + 1": lambda n: 1 / n + 1, "0.5 * (1 / n)": lambda n: 0.5 * (1 / n), "(1 / n) ** 2": lambda n: (1 / n) ** 2,
@@ -110,7 +111,8 @@ def test_expressions_have_the_value_of_each_size(scaled_by_each):
 @pytest.mark.parametrize("written, function", [
     ("tokens ** -0.5", lambda n: n**-0.5), ("tokens ** 0.5", lambda n: n**0.5), ("tokens % 3", lambda n: n % 3),
     ("100 % tokens", lambda n: 100 % n), ("divmod(tokens, 3)", lambda n: divmod(n, 3)), ("abs(tokens)", abs),
-    ("float(tokens)", float), ("float(tokens)", math.sqrt), ("float(tokens)", math.log), ("2 ** tokens", lambda n: 2**n),
+    ("float(tokens)", float), ("float(tokens)", math.sqrt), ("float(tokens)", math.log),
+    ("2 ** tokens", lambda n: 2**n),
     ("2.0 ** tokens", lambda n: 2.0**n), ("complex(tokens)", complex), ("tokens & 1", lambda n: n & 1),
     ("~tokens", lambda n: ~n), ("1 << tokens", lambda n: 1 << n), ("round(1/tokens)", lambda n: round(1 / n)),
     ("int(1/tokens)", lambda n: int(1 / n)), ("float(1/tokens)", lambda n: float(1 / n)),
