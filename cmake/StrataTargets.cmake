@@ -159,23 +159,31 @@ function(strata_library FOLDER)
   endif()
 endfunction()
 
-# How tests compile generated programs for the host. What these include is precompiled for both: parsing it takes
-# longer than the programs.
+# How tests compile generated programs for the host. What these begin with is precompiled for both, and its functions
+# are compiled: that takes longer than most of the programs.
 set(STRATA_HOST_PLAIN -O1)
 set(STRATA_HOST_SANITIZED -O0 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all)
 foreach(OPTIONS STRATA_HOST_PLAIN STRATA_HOST_SANITIZED)
   list(TRANSFORM ${OPTIONS} REPLACE "(.+)" "\"\\1\"" OUTPUT_VARIABLE ${OPTIONS}_STRINGS)
   list(JOIN ${OPTIONS}_STRINGS ", " ${OPTIONS}_STRINGS)
 endforeach()
-function(strata_precompile_generated_headers HEADER)
+# strata_precompile_generated_headers(HEADER FOLDER FILE...): HEADER and FOLDER/FILE..., which it includes.
+function(strata_precompile_generated_headers HEADER FOLDER)
   set(COPY ${CMAKE_BINARY_DIR}/generated/tests/generated_headers.h)
-  add_custom_command(OUTPUT ${COPY}.gch/plain ${COPY}.gch/sanitized
+  set(LIBRARY ${CMAKE_BINARY_DIR}/generated/tests/host_library)
+  set(COMPILE c++ -std=c++20 -I ${CMAKE_SOURCE_DIR}/src)
+  list(TRANSFORM ARGN PREPEND ${FOLDER}/ OUTPUT_VARIABLE FILES)
+  list(TRANSFORM FILES REPLACE "(.+)" "-include;\\1" OUTPUT_VARIABLE ALL)
+  add_custom_command(OUTPUT ${COPY}.gch/plain ${COPY}.gch/sanitized ${LIBRARY}_plain.o ${LIBRARY}_sanitized.o
     COMMAND ${CMAKE_COMMAND} -E copy ${HEADER} ${COPY}
     COMMAND ${CMAKE_COMMAND} -E make_directory ${COPY}.gch
-    COMMAND c++ -std=c++20 ${STRATA_HOST_PLAIN} -x c++-header ${COPY} -o ${COPY}.gch/plain
-    COMMAND c++ -std=c++20 ${STRATA_HOST_SANITIZED} -x c++-header ${COPY} -o ${COPY}.gch/sanitized
-    DEPENDS ${HEADER} VERBATIM COMMENT "Precompiling what generated programs include")
-  add_custom_target(strata_generated_headers DEPENDS ${COPY}.gch/plain ${COPY}.gch/sanitized)
+    COMMAND ${COMPILE} ${STRATA_HOST_PLAIN} -x c++-header ${COPY} -o ${COPY}.gch/plain
+    COMMAND ${COMPILE} ${STRATA_HOST_SANITIZED} -x c++-header ${COPY} -o ${COPY}.gch/sanitized
+    COMMAND ${COMPILE} ${STRATA_HOST_PLAIN} -DSTRATA_HOST_INLINE= ${ALL} -x c++ -c /dev/null -o ${LIBRARY}_plain.o
+    COMMAND ${COMPILE} ${STRATA_HOST_SANITIZED} -DSTRATA_HOST_INLINE= ${ALL} -x c++ -c /dev/null
+      -o ${LIBRARY}_sanitized.o
+    DEPENDS ${HEADER} ${FILES} VERBATIM COMMENT "Compiling what generated programs begin with")
+  add_custom_target(strata_generated_headers DEPENDS ${COPY}.gch/plain ${LIBRARY}_plain.o)
 endfunction()
 
 # Where tests find their files. A header, not definitions: ccache shares all objects that do not include it.

@@ -1,20 +1,13 @@
-// What generated programs include, precompiled for tests that run them on the host (cmake/StrataTargets.cmake): parsing
-// these takes longer than compiling a program.
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-#include <ucontext.h>
+// What generated programs begin with on the host, precompiled for tests that run them there
+// (cmake/StrataTargets.cmake): parsing and compiling it takes longer than the programs. They link the functions of the
+// library, which are compiled once.
+#define STRATA_HOST_APART
+#include "superopt/codegen/device/strata_host_threads.h"
+// These two take the one before them.
+#include <sys/mman.h>
 
-#include <algorithm>
-#include <array>
-#include <bit>
 #include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <functional>
-#include <map>
-#include <memory>
-#include <string>
-#include <vector>
+#include <utility>
+
+#include "superopt/codegen/device/strata_host.h"
+#include "superopt/codegen/device/strata_host_bulk.h"

@@ -11,13 +11,15 @@
 
 namespace strata {
 
-/// STRATA_HOST_PLAIN and STRATA_HOST_SANITIZED of cmake/StrataTargets.cmake, for which headers are precompiled.
-inline HostCompiler host_compiler(std::vector<std::string> options) {
-  options.insert(options.end(), {"-include", STRATA_BINARY_DIR "/generated/tests/generated_headers.h"});
+/// STRATA_HOST_PLAIN and STRATA_HOST_SANITIZED of cmake/StrataTargets.cmake, for which headers are precompiled and the
+/// library's functions are compiled.
+inline HostCompiler host_compiler(std::vector<std::string> options, const std::string& kind) {
+  const std::string folder = STRATA_BINARY_DIR "/generated/tests/";
+  options.insert(options.end(), {"-include", folder + "generated_headers.h", folder + "host_library_" + kind + ".o"});
   return {.options = std::move(options)};
 }
-inline const HostCompiler kPlainHost = host_compiler({STRATA_HOST_PLAIN});
-inline const HostCompiler kSanitizedHost = host_compiler({STRATA_HOST_SANITIZED});
+inline const HostCompiler kPlainHost = host_compiler({STRATA_HOST_PLAIN}, "plain");
+inline const HostCompiler kSanitizedHost = host_compiler({STRATA_HOST_SANITIZED}, "sanitized");
 
 /// Uniform entries that are exact in the inputs' types.
 inline std::vector<Tensor<double>> uniform_inputs(const Graph& graph, double low, double high, uint64_t seed) {

@@ -1,10 +1,15 @@
 // What strata_cuda.h is for a GPU, for a host compiler: the types of 16 bits by their bits, and what threads do
 // together on the threads of strata_host_threads.h. In front of a generated source when it runs on the host.
+#ifndef STRATA_HOST
+#define STRATA_HOST
 #include <algorithm>
 #include <atomic>
 #include <cmath>
 
 #define STRATA_DEVICE inline
+#ifndef STRATA_UNROLL
+#define STRATA_UNROLL
+#endif
 
 namespace strata_device {
 
@@ -103,43 +108,24 @@ inline const float* cluster_pointer(const float* here, int rank) {
 
 // Counters of strata_handover.h: threads run one at a time here.
 inline unsigned counted(const unsigned* counter) { return *counter; }
-inline void count(unsigned* counter, unsigned amount) {
-  *counter += amount;
-  strata_host::team.wake(counter);
-}
+void count(unsigned* counter, unsigned amount);
 inline unsigned count_around(unsigned* counter, unsigned last) {
   const unsigned before = *counter;
   *counter = before >= last ? 0 : before + 1;
   return before;
 }
-inline void wait_for_count(const unsigned* counter, unsigned before) {
-  while (((*counter ^ before) & 0x80000000u) == 0) strata_host::team.wait_at(counter);
-}
-inline void wait_for_least(const unsigned* counter, unsigned least) {
-  while (*counter < least) strata_host::team.wait_at(counter);
-}
+void wait_for_count(const unsigned* counter, unsigned before);
+void wait_for_least(const unsigned* counter, unsigned least);
 inline void fence_for_bulk_copies() {}
 inline void reset(unsigned* counter) { *counter = 0; }
 
 inline void fence_for_wide_products() {}
 inline void wide_products_end() {}
 
-inline void barrier() {
-  strata_host::team.meet(strata_host::team.barrier(0), "barrier", strata_host::team.threads(), [] {});
-}
-inline void named_barrier(int id, int threads) {
-  if (id < 1 || id > 15) strata_host::fail("named_barrier " + std::to_string(id));
-  if (threads < 1 || threads > strata_host::team.threads() || threads % strata_host::kLanes != 0) {
-    strata_host::fail("named_barrier for " + std::to_string(threads) + " threads");
-  }
-  strata_host::team.meet(strata_host::team.barrier(id), "named_barrier", threads, [] {});
-}
-inline void named_barrier_arrive(int id, int threads) {
-  strata_host::team.arrive(strata_host::team.barrier(id), "named_barrier", threads);
-}
-inline void warp_barrier() {
-  strata_host::team.meet(strata_host::team.warp().meeting, "warp_barrier", strata_host::team.lanes(), [] {});
-}
+void barrier();
+void named_barrier(int id, int threads);
+void named_barrier_arrive(int id, int threads);
+void warp_barrier();
 
 template <class T>
 T shuffle(T value, int source) {
@@ -154,7 +140,77 @@ T shuffle_xor(T value, int mask) {
 inline void add_relaxed(unsigned& to, unsigned amount) {
   std::atomic_ref<unsigned>(to).fetch_add(amount, std::memory_order_relaxed);
 }
-inline bool any_lane(bool condition) {
+bool any_lane(bool condition);
+
+void mma(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2], f16);
+void mma(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2], bf16);
+
+void ldmatrix(unsigned* r, int count, bool transpose, const void* row);
+template <int kCount, bool kTranspose>
+void ldmatrix(unsigned (&r)[kCount], const void* row) {
+  static_assert(kCount == 1 || kCount == 2 || kCount == 4);
+  ldmatrix(r, kCount, kTranspose, row);
+}
+
+/// The bytes arrive as late as they may; until then the place holds NaN.
+void copy_async(void* shared, const void* global, std::size_t bytes);
+template <int kBytes>
+void copy_async(void* shared, const void* global) {
+  static_assert(kBytes == 4 || kBytes == 8 || kBytes == 16);
+  copy_async(shared, global, kBytes);
+}
+inline void copy_async_16(void* shared, const void* global) { copy_async<16>(shared, global); }
+void commit_copies();
+void wait_copies(int pending);
+template <int kPending>
+void wait_copies() {
+  wait_copies(kPending);
+}
+
+void forget_barriers();  // of strata_host_bulk.h
+
+/// What the driver does: run(x, y, z, shared memory) in every thread of every block; the blocks of a cluster run
+/// together, and all blocks if they are `resident`. Shared memory is filled with a value that no correct kernel reads
+/// (NaN as f16, bf16, f32 and f64) and is as large as planned, for AddressSanitizer.
+using Launched = std::function<void(int64 x, int64 y, int64 z, unsigned char* shared)>;
+void launch(int64 gx, int64 gy, int64 gz, int64 cluster, int64 threads, int64 shared_bytes, bool resident,
+            const Launched& run);
+
+#if !defined(STRATA_HOST_APART)
+STRATA_HOST_INLINE void count(unsigned* counter, unsigned amount) {
+  *counter += amount;
+  strata_host::team.wake(counter);
+}
+
+STRATA_HOST_INLINE void wait_for_count(const unsigned* counter, unsigned before) {
+  while (((*counter ^ before) & 0x80000000u) == 0) strata_host::team.wait_at(counter);
+}
+
+STRATA_HOST_INLINE void wait_for_least(const unsigned* counter, unsigned least) {
+  while (*counter < least) strata_host::team.wait_at(counter);
+}
+
+STRATA_HOST_INLINE void barrier() {
+  strata_host::team.meet(strata_host::team.barrier(0), "barrier", strata_host::team.threads(), [] {});
+}
+
+STRATA_HOST_INLINE void named_barrier(int id, int threads) {
+  if (id < 1 || id > 15) strata_host::fail("named_barrier " + std::to_string(id));
+  if (threads < 1 || threads > strata_host::team.threads() || threads % strata_host::kLanes != 0) {
+    strata_host::fail("named_barrier for " + std::to_string(threads) + " threads");
+  }
+  strata_host::team.meet(strata_host::team.barrier(id), "named_barrier", threads, [] {});
+}
+
+STRATA_HOST_INLINE void named_barrier_arrive(int id, int threads) {
+  strata_host::team.arrive(strata_host::team.barrier(id), "named_barrier", threads);
+}
+
+STRATA_HOST_INLINE void warp_barrier() {
+  strata_host::team.meet(strata_host::team.warp().meeting, "warp_barrier", strata_host::team.lanes(), [] {});
+}
+
+STRATA_HOST_INLINE bool any_lane(bool condition) {
   const int* all = strata_host::exchange("any_lane", static_cast<int>(condition));
   bool any = false;
   for (int other = 0; other < strata_host::kLanes; ++other) any |= all[other] != 0;
@@ -204,7 +260,7 @@ extern "C" __attribute__((used)) std::uint32_t strata_shuffle_index(std::uint32_
 
 /// After the PTX manual's tables.
 template <class T>
-void mma(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2], T) {
+void product(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
   struct Part {
     float d[4];
     unsigned a[4];
@@ -214,7 +270,8 @@ void mma(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2], T) {
   std::copy(d, d + 4, mine.d);
   std::copy(a, a + 4, mine.a);
   std::copy(b, b + 2, mine.b);
-  const Part* parts = strata_host::exchange("mma", mine, [](Part* lanes) {
+  const Part* parts = strata_host::exchange("mma", mine, [](void* all) {
+    Part* lanes = static_cast<Part*>(all);
     const auto half_of = [](unsigned word, int half) {
       return to_compute(T{static_cast<std::uint16_t>(word >> 16 * half)});
     };
@@ -236,61 +293,53 @@ void mma(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2], T) {
   });
   std::copy_n(parts[thread() % 32].d, 4, d);
 }
+STRATA_HOST_INLINE void mma(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2], f16) {
+  product<f16>(d, a, b);
+}
+STRATA_HOST_INLINE void mma(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2], bf16) {
+  product<bf16>(d, a, b);
+}
 
-template <int kCount, bool kTranspose>
-void ldmatrix(unsigned (&r)[kCount], const void* row) {
-  static_assert(kCount == 1 || kCount == 2 || kCount == 4);
+STRATA_HOST_INLINE void ldmatrix(unsigned* r, int count, bool transpose, const void* row) {
   struct Row {
     std::uint16_t values[8];
   };
   Row mine{};
   const int lane = static_cast<int>(thread() % 32);
-  if (lane < 8 * kCount) {
+  if (lane < 8 * count) {
     if (reinterpret_cast<std::uintptr_t>(row) % 16 != 0) strata_host::fail("ldmatrix of a misaligned row");
     std::memcpy(&mine, row, sizeof mine);
   }
   const Row* rows = strata_host::exchange("ldmatrix", mine);
-  for (int j = 0; j < kCount; ++j) {
+  for (int j = 0; j < count; ++j) {
     const auto at = [&](int across) -> unsigned {
-      return kTranspose ? rows[8 * j + across].values[lane / 4] : rows[8 * j + lane / 4].values[across];
+      return transpose ? rows[8 * j + across].values[lane / 4] : rows[8 * j + lane / 4].values[across];
     };
     r[j] = at(lane % 4 * 2) | at(lane % 4 * 2 + 1) << 16;
   }
 }
 
-/// The bytes arrive as late as they may; until then the place holds NaN.
-template <int kBytes>
-void copy_async(void* shared, const void* global) {
-  static_assert(kBytes == 4 || kBytes == 8 || kBytes == 16);
-  if (reinterpret_cast<std::uintptr_t>(shared) % kBytes != 0 ||
-      reinterpret_cast<std::uintptr_t>(global) % kBytes != 0) {
+STRATA_HOST_INLINE void copy_async(void* shared, const void* global, std::size_t bytes) {
+  if (reinterpret_cast<std::uintptr_t>(shared) % bytes != 0 || reinterpret_cast<std::uintptr_t>(global) % bytes != 0)
     strata_host::fail("copy_async of misaligned bytes");
-  }
-  std::memset(shared, 0xff, kBytes);
-  strata_host::team.fiber().started.push_back({shared, global, kBytes});
+  std::memset(shared, 0xff, bytes);
+  strata_host::team.fiber().started.push_back({shared, global, bytes});
 }
-inline void copy_async_16(void* shared, const void* global) { copy_async<16>(shared, global); }
-inline void commit_copies() {
+STRATA_HOST_INLINE void commit_copies() {
   strata_host::Fiber& fiber = strata_host::team.fiber();
   fiber.groups.push_back(std::move(fiber.started));
   fiber.started.clear();
 }
-template <int kPending>
-void wait_copies() {
+STRATA_HOST_INLINE void wait_copies(int pending) {
   auto& groups = strata_host::team.fiber().groups;
-  while (static_cast<int>(groups.size()) > kPending) {
+  while (static_cast<int>(groups.size()) > pending) {
     for (const strata_host::Copy& copy : groups.front()) std::memcpy(copy.to, copy.from, copy.bytes);
     groups.erase(groups.begin());
   }
 }
 
-inline void forget_barriers();  // of strata_host_bulk.h
-
-/// What the driver does: run(x, y, z, shared memory) in every thread of every block; the blocks of a cluster run
-/// together, and all blocks if they are `resident`. Shared memory is filled with a value that no correct kernel reads
-/// (NaN as f16, bf16, f32 and f64) and is as large as planned, for AddressSanitizer.
-template <class Run>
-void launch(int64 gx, int64 gy, int64 gz, int64 cluster, int64 threads, int64 shared_bytes, bool resident, Run run) {
+STRATA_HOST_INLINE void launch(int64 gx, int64 gy, int64 gz, int64 cluster, int64 threads, int64 shared_bytes,
+                               bool resident, const Launched& run) {
   const auto bytes = static_cast<std::size_t>(std::max<int64>(shared_bytes, 1));
   const int64 all = gx * gy * gz;
   const int64 together = resident ? all : cluster;
@@ -313,5 +362,7 @@ void launch(int64 gx, int64 gy, int64 gz, int64 cluster, int64 threads, int64 sh
     block_memory.clear();
   }
 }
+#endif  // STRATA_HOST_APART
 
 }  // namespace strata_device
+#endif  // STRATA_HOST

@@ -1,5 +1,7 @@
 // What strata_bulk.h is for a GPU, for a host compiler: tensor maps as plain values, and barriers whose copies arrive
 // as late as they may - when all others have arrived and somebody waits.
+#ifndef STRATA_HOST_BULK
+#define STRATA_HOST_BULK
 namespace strata_device {
 
 /// Sizes and box are in elements, innermost first; strides in bytes, the innermost one is that of an element.
@@ -20,6 +22,24 @@ void take_registers() {}
 
 using Barrier = unsigned long long;
 
+void start_barrier(Barrier* barrier, int arrivals);
+inline void show_barriers() {}
+void arrive(Barrier* barrier, int count = 1);
+void expect_bytes(Barrier* barrier, int bytes);
+void arrive_at(Barrier* barrier, int rank);
+void wait(Barrier* barrier, int parity);
+/// Whether a phase, counted from 0, is over: a look, which does not wait. What is on its way may come at any look.
+bool passed(Barrier* barrier, unsigned phase);
+
+void load_bytes(void* to, const void* from, int bytes, Barrier* barrier);
+
+void load_box(void* to, const TensorMap* map, Barrier* barrier, bool shared, int blocks, int rank, const int* at);
+template <bool kShared, int kRank>
+void load_box(void* to, const TensorMap* map, Barrier* barrier, int blocks, const int (&at)[kRank]) {
+  load_box(to, map, barrier, kShared, blocks, kRank, at);
+}
+
+#if !defined(STRATA_HOST_APART)
 /// A box of a tensor, or, without a map, `plain` bytes.
 struct BoxCopy {
   unsigned char* to;
@@ -64,16 +84,16 @@ struct BarrierState {
   unsigned phases = 0;          ///< that are over
   std::vector<BoxCopy> copies;  ///< on their way
 };
-inline std::map<const Barrier*, BarrierState> barrier_states;
-inline void forget_barriers() { barrier_states.clear(); }
+STRATA_HOST_INLINE std::map<const Barrier*, BarrierState> barrier_states;
+STRATA_HOST_INLINE void forget_barriers() { barrier_states.clear(); }
 
-inline BarrierState& state_of(const Barrier* barrier) {
+STRATA_HOST_INLINE BarrierState& state_of(const Barrier* barrier) {
   const auto found = barrier_states.find(barrier);
   if (found == barrier_states.end()) strata_host::fail("a barrier that nobody started");
   return found->second;
 }
 /// Ends the phase if it can: copies on their way wait until somebody waits for them.
-inline void end_phase(const Barrier* barrier, BarrierState& state, bool awaited) {
+STRATA_HOST_INLINE void end_phase(const Barrier* barrier, BarrierState& state, bool awaited) {
   if (state.pending > 0) return;
   if (awaited) {
     for (const BoxCopy& copy : state.copies) {
@@ -90,41 +110,44 @@ inline void end_phase(const Barrier* barrier, BarrierState& state, bool awaited)
   strata_host::team.wake(barrier);
 }
 
-inline void start_barrier(Barrier* barrier, int arrivals) {
+STRATA_HOST_INLINE void start_barrier(Barrier* barrier, int arrivals) {
   if (reinterpret_cast<std::uintptr_t>(barrier) % 8 != 0) strata_host::fail("a misaligned barrier");
   *barrier = 0;  // in bounds, says AddressSanitizer
   barrier_states[barrier] = {arrivals, arrivals, 0, 0, 0, {}};
 }
-inline void show_barriers() {}
-inline void arrive(Barrier* barrier, int count = 1) {
+
+STRATA_HOST_INLINE void arrive(Barrier* barrier, int count) {
   BarrierState& state = state_of(barrier);
   state.pending -= count;
   if (state.pending < 0) strata_host::fail("more arrivals at a barrier than it expects");
   end_phase(barrier, state, strata_host::team.somebody_waits(barrier));
 }
-inline void expect_bytes(Barrier* barrier, int bytes) {
+
+STRATA_HOST_INLINE void expect_bytes(Barrier* barrier, int bytes) {
   state_of(barrier).bytes += bytes;
   arrive(barrier);
 }
-inline void arrive_at(Barrier* barrier, int rank) {
+
+STRATA_HOST_INLINE void arrive_at(Barrier* barrier, int rank) {
   const auto offset = reinterpret_cast<unsigned char*>(barrier) - cluster_memory(cluster_rank());
   arrive(reinterpret_cast<Barrier*>(cluster_memory(rank) + offset));
 }
-inline void wait(Barrier* barrier, int parity) {
+
+STRATA_HOST_INLINE void wait(Barrier* barrier, int parity) {
   while (state_of(barrier).parity == parity) {
     end_phase(barrier, state_of(barrier), true);
     if (state_of(barrier).parity == parity) strata_host::team.wait_at(barrier);
   }
 }
-/// Whether a phase, counted from 0, is over: a look, which does not wait. What is on its way may come at any look.
-inline bool passed(Barrier* barrier, unsigned phase) {
+
+STRATA_HOST_INLINE bool passed(Barrier* barrier, unsigned phase) {
   BarrierState& state = state_of(barrier);
   if (state.phases == phase) end_phase(barrier, state, strata_host::team.comes_now());
   if (state.phases - phase > 1) strata_host::fail("a barrier is asked for a phase that its parity does not tell");
   return state.phases != phase;
 }
 
-inline void load_bytes(void* to, const void* from, int bytes, Barrier* barrier) {
+STRATA_HOST_INLINE void load_bytes(void* to, const void* from, int bytes, Barrier* barrier) {
   if (bytes % 16 != 0) strata_host::fail("a bulk copy of " + std::to_string(bytes) + " bytes");
   if (reinterpret_cast<std::uintptr_t>(to) % 16 != 0 || reinterpret_cast<std::uintptr_t>(from) % 16 != 0)
     strata_host::fail("a bulk copy at a misaligned place");
@@ -134,24 +157,24 @@ inline void load_bytes(void* to, const void* from, int bytes, Barrier* barrier) 
   end_phase(barrier, state_of(barrier), strata_host::team.somebody_waits(barrier));
 }
 
-template <bool kShared, int kRank>
-void load_box(void* to, const TensorMap* map, Barrier* barrier, int blocks, const int (&at)[kRank]) {
-  if (map->rank != kRank) strata_host::fail("a tensor map of rank " + std::to_string(map->rank));
+STRATA_HOST_INLINE void load_box(void* to, const TensorMap* map, Barrier* barrier, bool shared, int blocks, int rank,
+                                 const int* at) {
+  if (map->rank != rank) strata_host::fail("a tensor map of rank " + std::to_string(map->rank));
   const int row = map->box[0] * map->element;
   if (row % 16 != 0 || (map->swizzle != 0 && row != map->swizzle)) strata_host::fail("a box of rows that TMA refuses");
-  for (int d = 0; d < kRank; ++d) {
+  for (int d = 0; d < rank; ++d) {
     if (map->box[d] < 1 || map->box[d] > 256) strata_host::fail("a box of " + std::to_string(map->box[d]));
     if (at[d] < 0 || at[d] + map->box[d] > map->sizes[d]) strata_host::fail("a box outside its tensor");
     if (d > 0 && map->strides[d] % 16 != 0) strata_host::fail("a stride that TMA refuses");
   }
   const int mine = cluster_rank();
   for (int block = 0; block < strata_host::team.cluster_blocks(); ++block) {
-    if (kShared ? (blocks >> block & 1) == 0 : block != mine) continue;
+    if (shared ? (blocks >> block & 1) == 0 : block != mine) continue;
     const auto there = [&](void* place) {
       return cluster_memory(block) + (static_cast<unsigned char*>(place) - cluster_memory(mine));
     };
     BoxCopy copy{there(to), map, {}, nullptr, 0};
-    std::copy(at, at + kRank, copy.at.begin());
+    std::copy(at, at + rank, copy.at.begin());
     const auto alignment = static_cast<std::uintptr_t>(map->swizzle == 0 ? 128 : map->swizzle * 8);
     if (reinterpret_cast<std::uintptr_t>(copy.to) % alignment != 0) strata_host::fail("a box at a misaligned place");
     copy.each_chunk([](unsigned char* chunk, const unsigned char*) { std::memset(chunk, 0xff, 16); });
@@ -160,4 +183,7 @@ void load_box(void* to, const TensorMap* map, Barrier* barrier, int blocks, cons
     end_phase(counts, state_of(counts), strata_host::team.somebody_waits(counts));
   }
 }
+#endif  // STRATA_HOST_APART
+
 }  // namespace strata_device
+#endif  // STRATA_HOST_BULK

@@ -7,6 +7,12 @@
 // So a thread is as far ahead of the others as barriers let it, and where one is missing the result depends on the
 // order. A thread that spins on memory pauses between two looks: it goes on when all others have paused or wait, so
 // time is counted in rounds of such looks. What no GPU would survive ends the program with a message.
+//
+// The functions that are no templates come last, in this text and in those behind it: compiling them takes longer than
+// most generated programs. Where they are compiled apart (STRATA_HOST_APART; see cmake/StrataTargets.cmake), there are
+// declarations alone.
+#ifndef STRATA_HOST_THREADS
+#define STRATA_HOST_THREADS
 #include <ucontext.h>
 
 #include <algorithm>
@@ -33,6 +39,9 @@
 #if defined(STRATA_HOST_ASAN)
 #include <sanitizer/common_interface_defs.h>
 #endif
+#ifndef STRATA_HOST_INLINE
+#define STRATA_HOST_INLINE inline
+#endif
 
 namespace strata_host {
 
@@ -43,10 +52,7 @@ constexpr int kBarriers = 16;          // of a block
 constexpr int kLanes = 32;
 constexpr std::size_t kStackBytes = 256 << 10;
 
-[[noreturn]] inline void fail(const std::string& why) {
-  std::fprintf(stderr, "on the host: %s\n", why.c_str());
-  std::_Exit(3);
-}
+[[noreturn]] void fail(const std::string& why);
 
 /// A set of the threads that run together: a bit for each, and one for each word that has any.
 class ThreadSet {
@@ -94,17 +100,7 @@ class ThreadSet {
 };
 
 /// "0-31, 64".
-inline std::string text_of(std::vector<int> threads) {
-  std::sort(threads.begin(), threads.end());
-  std::string result;
-  for (std::size_t n = 0; n < threads.size(); ++n) {
-    const std::size_t begin = n;
-    while (n + 1 < threads.size() && threads[n + 1] == threads[n] + 1) ++n;
-    result += (result.empty() ? "" : ", ") + std::to_string(threads[begin]);
-    if (n > begin) result += "-" + std::to_string(threads[n]);
-  }
-  return result;
-}
+std::string text_of(std::vector<int> threads);
 
 /// Where threads wait until `expected` have come.
 struct Meeting {
@@ -145,6 +141,9 @@ struct Fiber {
 
 class Team {
  public:
+  Team();
+  ~Team();
+
   /// Number of the block of those that run together, and in its cluster, of the thread in its block, and of a block's
   /// threads.
   int block() const { return block_; }
@@ -163,58 +162,18 @@ class Team {
   std::int64_t switches() const { return switches_; }
 
   /// Calls `body` for every thread of blocks in clusters of this many, which all run together.
-  void run(int blocks, int cluster, int threads, std::function<void()> body) {
-    if (threads < 1 || threads > kMostBlockThreads) fail("a block of " + std::to_string(threads) + " threads");
-    if (cluster < 1 || cluster > kMostClusterBlocks) fail("a cluster of " + std::to_string(cluster) + " blocks");
-    const int warps = blocks * ((threads + kLanes - 1) / kLanes);
-    if (warps > kMostThreads / kLanes) fail(std::to_string(blocks) + " blocks are too many to run together");
-    while (static_cast<int>(warps_.size()) < warps) warps_.push_back(std::make_unique<Warp>());
-    threads_ = threads;
-    cluster_ = cluster;
-    barriers_.resize(static_cast<std::size_t>(blocks * kBarriers));
-    clusters_.assign(static_cast<std::size_t>(blocks / cluster), {});
-    for (Cluster& each : clusters_) each.running = cluster * threads;
-    all_ = running_ = blocks * threads;
-    body_ = std::move(body);
-    ready_.reset(all_);
-    finished_.clear();
-    waiting_.clear();
-    paused_.clear();
-    while (static_cast<int>(fibers_.size()) < all_) fibers_.push_back(new_fiber());
-    for (int t = 0; t < all_; ++t) ready_.insert(t);
-    main_.begun = true;
-    take(next());
-    swap(main_, fiber());
-  }
+  void run(int blocks, int cluster, int threads, std::function<void()> body);
 
   /// All threads of the cluster that have not returned meet.
-  void meet_all(const char* what) {
-    Meeting& meeting = clusters_[cluster()].meeting;
-    meeting.what = what;
-    meeting.waiting.push_back(thread_);
-    ++meeting.arrived;
-    release_cluster();
-    give_way();
-  }
+  void meet_all(const char* what);
 
   /// Waits until another thread wakes those that wait at a place.
-  void wait_at(const void* place) {
-    waiting_[place].push_back(thread_);
-    give_way();
-  }
-  bool somebody_waits(const void* place) const { return waiting_.count(place) != 0; }
-  void wake(const void* place) {
-    const auto found = waiting_.find(place);
-    if (found == waiting_.end()) return;
-    for (const int t : found->second) ready_.insert(t);
-    waiting_.erase(found);
-  }
+  void wait_at(const void* place);
+  bool somebody_waits(const void* place) const;
+  void wake(const void* place);
 
   /// Between two looks at memory that another thread writes.
-  void pause() {
-    paused_.push_back(thread_);
-    give_way();
-  }
+  void pause();
   /// What others may look for has been written.
   void changed() { ++changes_; }
   /// Rounds of looks in which nothing had been written since the last one: the time that has passed for those who wait.
@@ -230,45 +189,20 @@ class Team {
   /// Waits until `expected` threads are here. The last one calls `together`, and all can run again.
   template <class Together>
   void meet(Meeting& meeting, const char* what, int expected, Together together) {
-    open(meeting, what, expected);
-    meeting.waiting.push_back(thread_);
-    if (++meeting.arrived == meeting.expected) {
-      together();
-      close(meeting);
-    }
-    give_way();
+    meet(
+        meeting, what, expected, [](void* it) { (*static_cast<Together*>(it))(); }, &together);
   }
+  void meet(Meeting& meeting, const char* what, int expected, void (*together)(void*), void* it);
 
   /// Is counted there, and goes on.
-  void arrive(Meeting& meeting, const char* what, int expected) {
-    open(meeting, what, expected);
-    if (++meeting.arrived == meeting.expected) close(meeting);
-  }
+  void arrive(Meeting& meeting, const char* what, int expected);
 
  private:
-  void open(Meeting& meeting, const char* what, int expected) {
-    if (meeting.arrived == 0) {
-      meeting.what = what;
-      meeting.expected = expected;
-    } else if (std::strcmp(meeting.what, what) != 0 || meeting.expected != expected) {
-      fail("thread " + std::to_string(thread_) + " executes " + what + " for " + std::to_string(expected) +
-           " threads while" + describe(meeting));
-    }
-  }
-  void close(Meeting& meeting) {
-    for (const int t : meeting.waiting) ready_.insert(t);
-    meeting.arrived = 0;
-    meeting.waiting.clear();
-  }
+  void open(Meeting& meeting, const char* what, int expected);
+  void close(Meeting& meeting);
 
   /// Another thread goes on, or this one where it can.
-  void give_way() {
-    Fiber& from = fiber();
-    take(next());
-    if (&fiber() == &from) return;
-    ++switches_;
-    swap(from, fiber());
-  }
+  void give_way();
 
   struct Cluster {
     Meeting meeting;
@@ -276,25 +210,12 @@ class Team {
   };
   std::size_t cluster() const { return static_cast<std::size_t>(block() / cluster_); }
 
-  void release_cluster() {
-    auto& [meeting, running] = clusters_[cluster()];
-    meeting.expected = running;
-    if (meeting.arrived > 0 && meeting.arrived == running) close(meeting);
-  }
+  void release_cluster();
 
-  static std::string describe(const Meeting& meeting) {
-    return " threads " + text_of(meeting.waiting) + " wait at " + meeting.what + ", " +
-           std::to_string(meeting.arrived) + " of " + std::to_string(meeting.expected) + ".";
-  }
+  static std::string describe(const Meeting& meeting);
 
   /// All that have paused look again.
-  void begin_round() {
-    idle_ = changes_ == seen_changes_;
-    if (idle_) ++idle_rounds_;
-    seen_changes_ = changes_;
-    for (const int t : paused_) ready_.insert(t);
-    paused_.clear();
-  }
+  void begin_round();
 
   std::uint64_t draw() {
     random_ ^= random_ << 13;
@@ -303,109 +224,29 @@ class Team {
   }
 
   /// The next thread of those that can run.
-  int next() {
-    int t = ready_.first();
-    if (t < 0) {
-      begin_round();
-      t = ready_.first();
-    }
-    if (t < 0) deadlock();
-    if (order_ == Order::Backward) return ready_.last();
-    if (order_ == Order::Forward) return t;
-    const int drawn = ready_.first(static_cast<int>(draw() % static_cast<unsigned>(all_)));
-    return drawn < 0 ? t : drawn;
-  }
-  void take(int t) {
-    ready_.erase(t);
-    thread_ = t;
-    block_ = t / threads_;
-    thread_of_block_ = t % threads_;
-  }
+  int next();
+  void take(int t);
 
-  [[noreturn]] void deadlock() const {
-    std::string text = "no thread can go on:";
-    for (const Meeting& meeting : barriers_) {
-      if (meeting.arrived > 0) text += describe(meeting);
-    }
-    for (const Cluster& each : clusters_) {
-      if (each.meeting.arrived > 0) text += describe(each.meeting);
-    }
-    for (const auto& [place, threads] : waiting_)
-      text += " threads " + text_of(threads) + " wait for a barrier's phase or a count.";
-    for (const auto& warp : warps_) {
-      if (warp->meeting.arrived > 0) text += describe(warp->meeting);
-    }
-    const std::string finished = text_of(finished_);
-    fail(text + (finished.empty() ? "" : " Threads " + finished + " have returned."));
-  }
+  [[noreturn]] void deadlock() const;
 
-#if defined(STRATA_HOST_ASAN)
-  static void swap(Fiber& from, Fiber& to) {
-    void* fake_stack = nullptr;
-    __sanitizer_start_switch_fiber(&fake_stack, to.stack, to.stack_bytes);
-    swapcontext(&from.context, &to.context);
-    __sanitizer_finish_switch_fiber(fake_stack, nullptr, nullptr);
-  }
-#else
-  /// swapcontext saves the signal mask as well, by a system call; so it is for the first time alone.
-  [[gnu::noinline]] static void swap(Fiber& from, Fiber& to) {
-    if (__builtin_setjmp(from.place) == 0) go_on(to);
-  }
-  [[gnu::noinline, noreturn]] static void go_on(Fiber& to) {
-    if (to.begun) __builtin_longjmp(to.place, 1);
-    to.begun = true;
-    setcontext(&to.context);
-    fail("setcontext");
-  }
+  static void swap(Fiber& from, Fiber& to);
+#if !defined(STRATA_HOST_ASAN)
+  [[noreturn]] static void go_on(Fiber& to);
 #endif
 
   static void enter();
 
-  static std::unique_ptr<Fiber> new_fiber() {
-    auto fiber = std::make_unique<Fiber>();
-    fiber->memory.reset(new std::byte[kStackBytes]);
-    fiber->stack = fiber->memory.get();
-    fiber->stack_bytes = kStackBytes;
-    getcontext(&fiber->context);
-    fiber->context.uc_stack.ss_sp = fiber->memory.get();
-    fiber->context.uc_stack.ss_size = kStackBytes;
-    fiber->context.uc_link = nullptr;
-    makecontext(&fiber->context, &Team::enter, 0);
-    // AddressSanitizer would forget at each switch what it knows of a stack whose size it finds here.
-    fiber->context.uc_stack.ss_size = 0;
-    return fiber;
-  }
+  static std::unique_ptr<Fiber> new_fiber();
 
   /// A thread's whole life: one block after the other.
-  void live() {
-    for (;;) {
-      body_();
-      Fiber& done = fiber();
-      done.started.clear();
-      done.groups.clear();
-      finished_.push_back(thread_);
-      --running_;
-      --clusters_[cluster()].running;
-      release_cluster();
-      if (running_ > 0) take(next());
-      swap(done, running_ > 0 ? fiber() : main_);
-    }
-  }
+  void live();
 
   enum class Order { Forward, Backward, Random };
-  static Order order_of(const std::string& name) {
-    if (name.empty() || name == "forward") return Order::Forward;
-    if (name == "backward") return Order::Backward;
-    if (name.find_first_not_of("0123456789") != std::string::npos) fail("STRATA_HOST_ORDER is " + name);
-    return Order::Random;
-  }
-  static std::string setting() {
-    const char* value = std::getenv("STRATA_HOST_ORDER");
-    return value == nullptr ? "" : value;
-  }
+  static Order order_of(const std::string& name);
+  static std::string setting();
 
-  const Order order_ = order_of(setting());
-  std::uint64_t random_ = (std::strtoull(setting().c_str(), nullptr, 10) + 1) * 0x9e3779b97f4a7c15u;
+  const Order order_;
+  std::uint64_t random_;
   std::function<void()> body_;
   int threads_ = 0;  ///< of a block
   int cluster_ = 1;  ///< blocks of one
@@ -431,9 +272,250 @@ class Team {
 };
 
 /// Like threadIdx, there is one, and everything asks it.
-inline Team team;
+extern Team team;
 
-inline void Team::enter() {
+/// Shows `mine`, of so many bytes, to the other lanes of the warp, all 32 of which call it; theirs, by lane, until the
+/// next call but one. The last lane first calls `together` on them, if there is one.
+void* exchange_bytes(const char* what, const void* mine, std::size_t bytes, void (*together)(void*) = nullptr);
+template <class Part>
+Part* exchange(const char* what, const Part& mine, void (*together)(void*) = nullptr) {
+  static_assert(sizeof(Part) <= Warp::kPartBytes);
+  return static_cast<Part*>(exchange_bytes(what, &mine, sizeof mine, together));
+}
+
+#if !defined(STRATA_HOST_APART)
+STRATA_HOST_INLINE void fail(const std::string& why) {
+  std::fprintf(stderr, "on the host: %s\n", why.c_str());
+  std::_Exit(3);
+}
+
+STRATA_HOST_INLINE std::string text_of(std::vector<int> threads) {
+  std::sort(threads.begin(), threads.end());
+  std::string result;
+  for (std::size_t n = 0; n < threads.size(); ++n) {
+    const std::size_t begin = n;
+    while (n + 1 < threads.size() && threads[n + 1] == threads[n] + 1) ++n;
+    result += (result.empty() ? "" : ", ") + std::to_string(threads[begin]);
+    if (n > begin) result += "-" + std::to_string(threads[n]);
+  }
+  return result;
+}
+
+STRATA_HOST_INLINE void Team::run(int blocks, int cluster, int threads, std::function<void()> body) {
+  if (threads < 1 || threads > kMostBlockThreads) fail("a block of " + std::to_string(threads) + " threads");
+  if (cluster < 1 || cluster > kMostClusterBlocks) fail("a cluster of " + std::to_string(cluster) + " blocks");
+  const int warps = blocks * ((threads + kLanes - 1) / kLanes);
+  if (warps > kMostThreads / kLanes) fail(std::to_string(blocks) + " blocks are too many to run together");
+  while (static_cast<int>(warps_.size()) < warps) warps_.push_back(std::make_unique<Warp>());
+  threads_ = threads;
+  cluster_ = cluster;
+  barriers_.resize(static_cast<std::size_t>(blocks * kBarriers));
+  clusters_.assign(static_cast<std::size_t>(blocks / cluster), {});
+  for (Cluster& each : clusters_) each.running = cluster * threads;
+  all_ = running_ = blocks * threads;
+  body_ = std::move(body);
+  ready_.reset(all_);
+  finished_.clear();
+  waiting_.clear();
+  paused_.clear();
+  while (static_cast<int>(fibers_.size()) < all_) fibers_.push_back(new_fiber());
+  for (int t = 0; t < all_; ++t) ready_.insert(t);
+  main_.begun = true;
+  take(next());
+  swap(main_, fiber());
+}
+
+STRATA_HOST_INLINE void Team::meet_all(const char* what) {
+  Meeting& meeting = clusters_[cluster()].meeting;
+  meeting.what = what;
+  meeting.waiting.push_back(thread_);
+  ++meeting.arrived;
+  release_cluster();
+  give_way();
+}
+
+STRATA_HOST_INLINE void Team::wait_at(const void* place) {
+  waiting_[place].push_back(thread_);
+  give_way();
+}
+
+STRATA_HOST_INLINE bool Team::somebody_waits(const void* place) const { return waiting_.count(place) != 0; }
+
+STRATA_HOST_INLINE void Team::wake(const void* place) {
+  const auto found = waiting_.find(place);
+  if (found == waiting_.end()) return;
+  for (const int t : found->second) ready_.insert(t);
+  waiting_.erase(found);
+}
+
+STRATA_HOST_INLINE void Team::pause() {
+  paused_.push_back(thread_);
+  give_way();
+}
+
+STRATA_HOST_INLINE void Team::arrive(Meeting& meeting, const char* what, int expected) {
+  open(meeting, what, expected);
+  if (++meeting.arrived == meeting.expected) close(meeting);
+}
+
+STRATA_HOST_INLINE void Team::open(Meeting& meeting, const char* what, int expected) {
+  if (meeting.arrived == 0) {
+    meeting.what = what;
+    meeting.expected = expected;
+  } else if (std::strcmp(meeting.what, what) != 0 || meeting.expected != expected) {
+    fail("thread " + std::to_string(thread_) + " executes " + what + " for " + std::to_string(expected) +
+         " threads while" + describe(meeting));
+  }
+}
+
+STRATA_HOST_INLINE void Team::close(Meeting& meeting) {
+  for (const int t : meeting.waiting) ready_.insert(t);
+  meeting.arrived = 0;
+  meeting.waiting.clear();
+}
+
+STRATA_HOST_INLINE void Team::give_way() {
+  Fiber& from = fiber();
+  take(next());
+  if (&fiber() == &from) return;
+  ++switches_;
+  swap(from, fiber());
+}
+
+STRATA_HOST_INLINE void Team::release_cluster() {
+  auto& [meeting, running] = clusters_[cluster()];
+  meeting.expected = running;
+  if (meeting.arrived > 0 && meeting.arrived == running) close(meeting);
+}
+
+STRATA_HOST_INLINE std::string Team::describe(const Meeting& meeting) {
+  return " threads " + text_of(meeting.waiting) + " wait at " + meeting.what + ", " + std::to_string(meeting.arrived) +
+         " of " + std::to_string(meeting.expected) + ".";
+}
+
+STRATA_HOST_INLINE void Team::begin_round() {
+  idle_ = changes_ == seen_changes_;
+  if (idle_) ++idle_rounds_;
+  seen_changes_ = changes_;
+  for (const int t : paused_) ready_.insert(t);
+  paused_.clear();
+}
+
+STRATA_HOST_INLINE int Team::next() {
+  int t = ready_.first();
+  if (t < 0) {
+    begin_round();
+    t = ready_.first();
+  }
+  if (t < 0) deadlock();
+  if (order_ == Order::Backward) return ready_.last();
+  if (order_ == Order::Forward) return t;
+  const int drawn = ready_.first(static_cast<int>(draw() % static_cast<unsigned>(all_)));
+  return drawn < 0 ? t : drawn;
+}
+
+STRATA_HOST_INLINE void Team::take(int t) {
+  ready_.erase(t);
+  thread_ = t;
+  block_ = t / threads_;
+  thread_of_block_ = t % threads_;
+}
+
+STRATA_HOST_INLINE void Team::deadlock() const {
+  std::string text = "no thread can go on:";
+  for (const Meeting& meeting : barriers_) {
+    if (meeting.arrived > 0) text += describe(meeting);
+  }
+  for (const Cluster& each : clusters_) {
+    if (each.meeting.arrived > 0) text += describe(each.meeting);
+  }
+  for (const auto& [place, threads] : waiting_)
+    text += " threads " + text_of(threads) + " wait for a barrier's phase or a count.";
+  for (const auto& warp : warps_) {
+    if (warp->meeting.arrived > 0) text += describe(warp->meeting);
+  }
+  const std::string finished = text_of(finished_);
+  fail(text + (finished.empty() ? "" : " Threads " + finished + " have returned."));
+}
+
+STRATA_HOST_INLINE std::unique_ptr<Fiber> Team::new_fiber() {
+  auto fiber = std::make_unique<Fiber>();
+  fiber->memory.reset(new std::byte[kStackBytes]);
+  fiber->stack = fiber->memory.get();
+  fiber->stack_bytes = kStackBytes;
+  getcontext(&fiber->context);
+  fiber->context.uc_stack.ss_sp = fiber->memory.get();
+  fiber->context.uc_stack.ss_size = kStackBytes;
+  fiber->context.uc_link = nullptr;
+  makecontext(&fiber->context, &Team::enter, 0);
+  // AddressSanitizer would forget at each switch what it knows of a stack whose size it finds here.
+  fiber->context.uc_stack.ss_size = 0;
+  return fiber;
+}
+
+STRATA_HOST_INLINE void Team::live() {
+  for (;;) {
+    body_();
+    Fiber& done = fiber();
+    done.started.clear();
+    done.groups.clear();
+    finished_.push_back(thread_);
+    --running_;
+    --clusters_[cluster()].running;
+    release_cluster();
+    if (running_ > 0) take(next());
+    swap(done, running_ > 0 ? fiber() : main_);
+  }
+}
+
+STRATA_HOST_INLINE Team::Order Team::order_of(const std::string& name) {
+  if (name.empty() || name == "forward") return Order::Forward;
+  if (name == "backward") return Order::Backward;
+  if (name.find_first_not_of("0123456789") != std::string::npos) fail("STRATA_HOST_ORDER is " + name);
+  return Order::Random;
+}
+
+STRATA_HOST_INLINE std::string Team::setting() {
+  const char* value = std::getenv("STRATA_HOST_ORDER");
+  return value == nullptr ? "" : value;
+}
+
+#if defined(STRATA_HOST_ASAN)
+STRATA_HOST_INLINE void Team::swap(Fiber& from, Fiber& to) {
+  void* fake_stack = nullptr;
+  __sanitizer_start_switch_fiber(&fake_stack, to.stack, to.stack_bytes);
+  swapcontext(&from.context, &to.context);
+  __sanitizer_finish_switch_fiber(fake_stack, nullptr, nullptr);
+}
+#else
+/// swapcontext saves the signal mask as well, by a system call; so it is for the first time alone.
+[[gnu::noinline]] STRATA_HOST_INLINE void Team::swap(Fiber& from, Fiber& to) {
+  if (__builtin_setjmp(from.place) == 0) go_on(to);
+}
+[[gnu::noinline]] STRATA_HOST_INLINE void Team::go_on(Fiber& to) {
+  if (to.begun) __builtin_longjmp(to.place, 1);
+  to.begun = true;
+  setcontext(&to.context);
+  fail("setcontext");
+}
+#endif
+
+STRATA_HOST_INLINE void Team::meet(Meeting& meeting, const char* what, int expected, void (*together)(void*),
+                                   void* it) {
+  open(meeting, what, expected);
+  meeting.waiting.push_back(thread_);
+  if (++meeting.arrived == meeting.expected) {
+    together(it);
+    close(meeting);
+  }
+  give_way();
+}
+
+STRATA_HOST_INLINE Team::Team()
+    : order_(order_of(setting())), random_((std::strtoull(setting().c_str(), nullptr, 10) + 1) * 0x9e3779b97f4a7c15u) {}
+STRATA_HOST_INLINE Team::~Team() = default;
+
+STRATA_HOST_INLINE void Team::enter() {
 #if defined(STRATA_HOST_ASAN)
   // The very first switch comes from the main program, whose stack is known here alone.
   const void* stack = nullptr;
@@ -447,24 +529,21 @@ inline void Team::enter() {
   team.live();
 }
 
-/// Shows `mine` to the other lanes of the warp, all 32 of which call it; theirs, by lane, until the next call but one.
-/// The last lane first calls `together` on them.
-template <class Part, class Together>
-Part* exchange(const char* what, const Part& mine, Together together) {
-  static_assert(sizeof(Part) <= Warp::kPartBytes);
+STRATA_HOST_INLINE Team team;
+
+STRATA_HOST_INLINE void* exchange_bytes(const char* what, const void* mine, std::size_t bytes,
+                                        void (*together)(void*)) {
   if (team.lanes() != kLanes) fail(std::string(what) + " in a warp of " + std::to_string(team.lanes()) + " lanes");
   Warp& warp = team.warp();
-  Part* parts = reinterpret_cast<Part*>(warp.parts[warp.exchanges % 2]);
-  std::memcpy(parts + team.thread() % kLanes, &mine, sizeof mine);
+  std::byte* parts = warp.parts[warp.exchanges % 2];
+  std::memcpy(parts + static_cast<std::size_t>(team.thread() % kLanes) * bytes, mine, bytes);
   team.meet(warp.meeting, what, kLanes, [&] {
-    together(parts);
+    if (together != nullptr) together(parts);
     ++warp.exchanges;
   });
   return parts;
 }
-template <class Part>
-Part* exchange(const char* what, const Part& mine) {
-  return exchange(what, mine, [](Part*) {});
-}
+#endif  // STRATA_HOST_APART
 
 }  // namespace strata_host
+#endif  // STRATA_HOST_THREADS
