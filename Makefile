@@ -68,11 +68,11 @@ sanitized: install build/asan/build.ninja ## build the core with sanitizers and 
 	@JOBS=$(JOBS) scripts/test.sh asan -L sanitized
 
 test-all: install build asan tsan frameworks ## every test, and all of them again with each sanitizer
-	@JOBS=$(JOBS) scripts/test.sh release
+	@STRATA_TEST_ROUNDS=all JOBS=$(JOBS) scripts/test.sh release
 
 asan tsan: %: install build/%/build.ninja ## build with sanitizers and run every test
 	cmake --build --preset $@ -j $(JOBS)
-	@JOBS=$(JOBS) scripts/test.sh $@
+	@STRATA_TEST_ROUNDS=all JOBS=$(JOBS) scripts/test.sh $@
 
 tidy: install ## clang-tidy over src (FOLDERS="src/ops ..." for a part)
 	@JOBS=$(JOBS) scripts/tidy.sh $(FOLDERS)

@@ -11,8 +11,9 @@ if [[ $preset == release ]] && compgen -G 'tests/python/test_*.py' >/dev/null; t
   # With PyTorch and JAX where they are installed: `make test` does that.
   interpreter=.venv-frameworks/bin/python
   [[ -x $interpreter ]] || interpreter=.venv/bin/python
-  # The log is what failed_tests.py reads.
-  "$interpreter" -m pytest -q -rsfE tests/python </dev/null | tee build/python_tests.log || python=$?
+  # As many at once as there are jobs, each with one thread. The log is what failed_tests.py reads.
+  OMP_NUM_THREADS=1 "$interpreter" -m pytest -q -rsfE -n "${JOBS:-$(nproc)}" --dist worksteal tests/python </dev/null |
+    tee build/python_tests.log || python=$?
 fi
 
 if [[ $preset == tsan ]]; then

@@ -11,6 +11,7 @@
 #include "hlo/random_fusion.h"
 #include "hlo/text.h"
 #include "hlo/typical_arguments.h"
+#include "support/test_rounds.h"
 
 namespace strata::emitters {
 namespace {
@@ -64,7 +65,7 @@ bool is_exact(hlo::Opcode opcode) {
 
 TEST(Program, RandomModulesAgreeWithTheInterpreter) {
   Made made;
-  for (uint64_t seed = 1; seed <= 300; ++seed) {
+  for (uint64_t seed = 1; seed <= static_cast<uint64_t>(rounds(300)); ++seed) {
     hlo::RandomFusionOptions options;
     options.allows = is_exact;
     const hlo::ModulePtr module = hlo::random_fusion(seed, options);
@@ -74,17 +75,17 @@ TEST(Program, RandomModulesAgreeWithTheInterpreter) {
   }
   print(made);
   // What the interpreter runs is compared with itself.
-  EXPECT_GE(made.programs, 290);
+  EXPECT_GE(made.programs, rounds(290));
   EXPECT_GE(made.kernels, 4 * made.interpreted);
   for (const char* emitter : {"column reduction", "concatenate", "dynamic-update-slice", "loop", "multi-row reduction",
                               "row reduction", "scatter"}) {
-    EXPECT_GE(made.by[emitter], 2) << emitter;
+    EXPECT_GE(made.by[emitter], rounds(2)) << emitter;
   }
 }
 
 TEST(Program, RandomModulesOfAllOperatorsAgree) {
   Made made;
-  for (uint64_t seed = 1001; seed <= 1200; ++seed) {
+  for (uint64_t seed = 1001; seed <= 1000 + static_cast<uint64_t>(rounds(200)); ++seed) {
     hlo::RandomFusionOptions options;
     options.max_instructions = 5;  // so that rounding does not grow
     const hlo::ModulePtr module = hlo::random_fusion(seed, options);
@@ -93,7 +94,7 @@ TEST(Program, RandomModulesOfAllOperatorsAgree) {
     EXPECT_EQ(wrong, "") << "seed " << seed << "\n" << (wrong.empty() ? "" : hlo::print(*module));
   }
   print(made);
-  EXPECT_GE(made.programs, 190);
+  EXPECT_GE(made.programs, rounds(190));
   EXPECT_GE(made.kernels, 8 * made.interpreted);
 }
 

@@ -148,9 +148,9 @@ ENTRY %e (parameter.anon: f32[10], parameter.anon.1: f32[10]) -> ((f32[10], f32[
   // A scalar has no dimensions that a broadcast could name.
   expect_round_trip(module_of("ROOT r = f32[2,3] add(x, f32[2,3] broadcast(f32[] constant(1)))"));
   EXPECT_THAT(error_of(module_of("ROOT r = f32[3,2,3] broadcast(x)")), HasSubstr("broadcast needs dimensions="));
-  std::string deep = "x";
-  for (int i = 0; i < 100000; ++i) deep = "negate(" + deep;
-  EXPECT_THAT(error_of(module_of("ROOT r = " + deep)), HasSubstr("nested more than 200 deep"));
+  std::string deep;
+  for (int i = 0; i < 100000; ++i) deep += "negate(";
+  EXPECT_THAT(error_of(module_of("ROOT r = " + deep + "x")), HasSubstr("nested more than 200 deep"));
 }
 
 TEST(HloText, AcceptsStartsOfSlicesAsOneArray) {

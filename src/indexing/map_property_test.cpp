@@ -9,12 +9,13 @@
 #include "indexing/index_type.h"
 #include "indexing/random_maps.h"
 #include "indexing/simplify.h"
+#include "support/test_rounds.h"
 
 namespace strata::indexing {
 namespace {
 
 /// Maps a RapidCheck case: its default of 100 cases is few for maps this small.
-constexpr int kBatch = 20;
+const int kBatch = rounds(20);
 
 /// Checks that `after` has the results of `before`, wherever these have values, on the same domain.
 void expect_same(const IndexingMap& before, const IndexingMap& after) {

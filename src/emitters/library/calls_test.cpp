@@ -12,6 +12,7 @@
 #include "hlo/inline_calls.h"
 #include "hlo/random_fusion.h"
 #include "runtime/memory_layout.h"
+#include "support/test_rounds.h"
 
 namespace strata::emitters {
 namespace {
@@ -162,7 +163,7 @@ ENTRY e {
 
 TEST_F(LibraryCallsTest, RandomProductsAgreeWithTheInterpreter) {
   int by_library = 0;
-  for (uint64_t seed = 1; seed <= 120; ++seed) {
+  for (uint64_t seed = 1; seed <= static_cast<uint64_t>(rounds(120)); ++seed) {
     Random random(seed);
     const std::string text = random_dot(random);
     const hlo::ModulePtr module = parsed(text);
@@ -171,7 +172,7 @@ TEST_F(LibraryCallsTest, RandomProductsAgreeWithTheInterpreter) {
     ASSERT_EQ(wrong, "") << "seed " << seed << "\n" << text << explained_;
     by_library += libraries_;
   }
-  EXPECT_GE(by_library, 20);
+  EXPECT_GE(by_library, rounds(20));
 }
 
 /// One convolution of random dimension numbers and window.
@@ -235,7 +236,7 @@ std::string random_convolution(Random& random) {
 TEST_F(LibraryCallsTest, RandomConvolutionsAgreeWithTheInterpreter) {
   int by_library = 0;
   int prepared = 0;  // of one dimension, or with filters reversed
-  for (uint64_t seed = 1; seed <= 80; ++seed) {
+  for (uint64_t seed = 1; seed <= static_cast<uint64_t>(rounds(80)); ++seed) {
     Random random(seed);
     const std::string text = random_convolution(random);
     const hlo::ModulePtr module = parsed(text);
@@ -245,8 +246,8 @@ TEST_F(LibraryCallsTest, RandomConvolutionsAgreeWithTheInterpreter) {
     by_library += libraries_;
     prepared += libraries_ > 0 && text.find("size=3x3") == std::string::npos ? 1 : 0;
   }
-  EXPECT_GE(by_library, 15);
-  EXPECT_GE(prepared, 3);
+  EXPECT_GE(by_library, rounds(15));
+  EXPECT_GE(prepared, rounds(3));
 }
 
 TEST_F(LibraryCallsTest, ConvolutionsMayBeRoundedWhereTheModuleSaysSo) {
@@ -281,7 +282,7 @@ TEST_F(LibraryCallsTest, ConvolutionsMayBeRoundedWhereTheModuleSaysSo) {
 }
 
 TEST_F(LibraryCallsTest, RandomModulesAgreeOnTheGpu) {
-  for (uint64_t seed = 1; seed <= 40; ++seed) {
+  for (uint64_t seed = 1; seed <= static_cast<uint64_t>(rounds(40)); ++seed) {
     hlo::RandomFusionOptions random;
     random.max_instructions = 8;
     const hlo::ModulePtr module = hlo::random_fusion(seed, random);

@@ -10,6 +10,7 @@
 #include "hlo/text.h"
 #include "hlo/typical_arguments.h"
 #include "indexing/enumerate.h"
+#include "support/test_rounds.h"
 
 namespace strata::indexing {
 namespace {
@@ -103,7 +104,7 @@ void look(const hlo::Module& module, std::vector<Literal> arguments, size_t para
 
 TEST(ComputationReads, RandomFusionsReadNoMoreThanTheMapsSay) {
   Looked looked;
-  for (uint64_t seed = 0; seed < 100; ++seed) {
+  for (uint64_t seed = 0; seed < static_cast<uint64_t>(rounds(100)); ++seed) {
     const hlo::ModulePtr module = hlo::random_fusion(seed);
     const hlo::Computation& entry = module->entry_computation();
     const std::vector<Literal> arguments = hlo::typical_arguments(entry, seed);
@@ -113,7 +114,7 @@ TEST(ComputationReads, RandomFusionsReadNoMoreThanTheMapsSay) {
       if (HasFatalFailure()) return;
     }
   }
-  EXPECT_GT(looked.changes, 3000);
+  EXPECT_GT(looked.changes, rounds(3000));
   EXPECT_LT(looked.skipped, looked.pairs / 2);
   RecordProperty("changes", looked.changes);
   RecordProperty("skipped", looked.skipped);

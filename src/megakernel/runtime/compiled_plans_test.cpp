@@ -11,6 +11,7 @@
 #include "megakernel/tgraph/compile.h"
 #include "megakernel/tgraph/test_graphs.h"
 #include "megakernel/tgraph/test_mutations.h"
+#include "support/test_rounds.h"
 
 namespace strata::megakernel::testing {
 namespace {
@@ -293,15 +294,15 @@ void run_and_compare(uint64_t seed, Had& had) {
 
 TEST(CompiledPlans, RunAsTheirOperatorsDoInProgramOrder) {
   Had had;
-  for (uint64_t seed = 1; seed <= 120; ++seed) {
+  for (uint64_t seed = 1; seed <= static_cast<uint64_t>(rounds(120)); ++seed) {
     SCOPED_TRACE(seed);
     run_and_compare(seed, had);
     if (HasFatalFailure()) return;
   }
-  EXPECT_GE(had.tagged, 20);
-  EXPECT_GE(had.counters, 20);
-  EXPECT_GE(had.of_worker, 20);
-  EXPECT_GE(had.just_in_time, 20);
+  EXPECT_GE(had.tagged, rounds(20));
+  EXPECT_GE(had.counters, rounds(20));
+  EXPECT_GE(had.of_worker, rounds(20));
+  EXPECT_GE(had.just_in_time, rounds(20));
 }
 
 /// What the compiler's check accepts, the runtime does.
@@ -309,7 +310,7 @@ TEST(CompiledPlans, TheRuntimeAcceptsWhatTheCheckAccepts) {
   Random random(17);
   int accepted = 0;
   int refused = 0;
-  while (accepted < 600) {
+  while (accepted < rounds(600)) {
     RandomGraphOptions graph;
     graph.operators = 5;
     const OperatorGraph operators = random_operator_graph(random, graph);
@@ -334,7 +335,7 @@ TEST(CompiledPlans, TheRuntimeAcceptsWhatTheCheckAccepts) {
       ASSERT_TRUE(image) << what << ": " << image.error().to_string() << "\n" << print_plan(plan);
     }
   }
-  EXPECT_GT(refused, 600);
+  EXPECT_GT(refused, rounds(600));
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "megakernel/tgraph/plan_precedence.h"
 #include "megakernel/tgraph/print.h"
 #include "megakernel/tgraph/test_graphs.h"
+#include "support/test_rounds.h"
 
 namespace strata::megakernel {
 namespace {
@@ -270,7 +271,7 @@ Plan with_random_queues(Plan plan, Random& random) {
 TEST(Marks, AreThoseOfAllPairsOfTasks) {
   Random random(21);
   int marked = 0, only_after = 0;
-  for (int test = 0; test < 1500; ++test) {
+  for (int test = 0; test < rounds(1500); ++test) {
     const OperatorGraph operators = random_operator_graph(random);
     const Machine machine = small_machine(random);
     CompileOptions options;
@@ -314,8 +315,8 @@ TEST(Marks, AreThoseOfAllPairsOfTasks) {
       EXPECT_FALSE(check(without, operators, machine)) << "task " << t;
     }
   }
-  EXPECT_GT(marked, 100);
-  EXPECT_GT(only_after, 10);
+  EXPECT_GT(marked, rounds(100));
+  EXPECT_GT(only_after, rounds(10));
 }
 
 /// Where experts take tokens, tasks are just in time up to the next barrier.

@@ -11,6 +11,7 @@
 #include "superopt/codegen/rows.h"
 #include "superopt/codegen/test_host.h"
 #include "superopt/codegen/tiles/tiles.h"
+#include "support/test_rounds.h"
 
 namespace strata {
 namespace {
@@ -391,7 +392,7 @@ TEST_P(BlockSchedules, ComputeWhatTheInterpreterDoes) {
     if (!op.body) continue;
     const auto offered = block_schedules(op, operand_strides(*graph, op), target);
     EXPECT_GE(offered.size(), GetParam().schedules);
-    const auto chosen = different(offered, 6);
+    const auto chosen = different(offered, static_cast<size_t>(rounds(6)));
     for (const BlockSchedule& schedule : chosen) {
       SCOPED_TRACE(testing::Message() << "operation " << i << ", row warps " << schedule.row_warps << ", loop warps "
                                       << schedule.loop_warps << ", stages " << schedule.stages << ", cluster "

@@ -9,6 +9,7 @@
 #include "superopt/expr/subexpression_oracle.h"
 #include "superopt/expr/test_models.h"
 #include "superopt/expr/test_trees.h"
+#include "support/test_rounds.h"
 
 namespace strata::expr_test {
 namespace {
@@ -188,7 +189,7 @@ TEST(Z3, ProvesNoTwoFormsEqual) {
   NormalForms forms;
   int proved = 0;
   int different = 0;
-  for (int i = 0; i < 2000; ++i) {
+  for (int i = 0; i < rounds(2000); ++i) {
     const Tree t = random_tree(random, 1 + i % 6, 2, i % 2 == 0 ? Palette::Everything : Palette::Algebra);
     const Tree m = rewritten(random, i % 3 == 0 ? t : mutated(random, t), 4, 16);
     const bool same = build(forms, t) == build(forms, m);
@@ -200,8 +201,8 @@ TEST(Z3, ProvesNoTwoFormsEqual) {
   }
   RecordProperty("proved", proved);
   RecordProperty("different", different);
-  EXPECT_GT(proved, 700);
-  EXPECT_GT(different, 700);
+  EXPECT_GT(proved, rounds(700));
+  EXPECT_GT(different, rounds(700));
 }
 
 TEST(Z3, WhatItProvesContainedIsContained) {
@@ -210,7 +211,7 @@ TEST(Z3, WhatItProvesContainedIsContained) {
   int proved = 0;
   int contained = 0;
   int pairs = 0;
-  for (int i = 0; i < 2000; ++i) {
+  for (int i = 0; i < rounds(2000); ++i) {
     const Tree t = random_tree(random, 2 + i % 3, 2, i % 2 == 0 ? Palette::Everything : Palette::Algebra);
     const Tree e = random_tree(random, i % 3, 2);
     const bool inside = SubexpressionOracle(forms, {build(forms, t)}).contains(build(forms, e));
@@ -224,7 +225,7 @@ TEST(Z3, WhatItProvesContainedIsContained) {
   }
   RecordProperty("proved", proved);
   RecordProperty("contained", contained);
-  EXPECT_GT(proved, 350);
+  EXPECT_GT(proved, rounds(350));
   EXPECT_GE(proved, contained * 8 / 10);
 }
 

@@ -5,6 +5,7 @@
 #include "superopt/solver/cases.h"
 #include "superopt/solver/conditions.h"
 #include "superopt/solver/random_programs.h"
+#include "support/test_rounds.h"
 
 namespace strata {
 namespace {
@@ -226,7 +227,7 @@ std::string to_string(const Program& program, const Formulas& formulas, Symbolic
 TEST(Refutation, RewrittenProgramsThatFormulasCallEqualAreSo) {
   Random random(11);
   int equivalent = 0;
-  for (int test = 0; test < 2000; ++test) {
+  for (int test = 0; test < rounds(2000); ++test) {
     Writer writer(random);
     for (size_t n = 1 + random.below(3); n > 0; --n) writer.piece();
     const size_t a = kInputs + writer.program.size() - 1;
@@ -248,7 +249,7 @@ TEST(Refutation, RewrittenProgramsThatFormulasCallEqualAreSo) {
     }
   }
   RecordProperty("equivalent", equivalent);
-  EXPECT_GT(equivalent, 300);
+  EXPECT_GT(equivalent, rounds(300));
 }
 
 /// Many values over the same inputs: whatever two have one formula.

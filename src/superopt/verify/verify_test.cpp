@@ -6,6 +6,7 @@
 
 #include "superopt/verify/lax.h"
 #include "superopt/verify/test_graphs.h"
+#include "support/test_rounds.h"
 
 namespace strata {
 namespace {
@@ -227,22 +228,22 @@ const Acceptance kAcceptances[] = {
 };
 
 TEST(Verify, AcceptsDifferentProgramsNoMoreOftenThanTheBound) {
-  constexpr int kTrials = 4000;
+  const int trials = rounds(4000);
   for (const Acceptance& pair : kAcceptances) {
     const GraphPtr reference = graph_of(pair.reference);
     const GraphPtr candidate = graph_of(pair.candidate);
     int accepted = 0;
     double bound = 0;
-    for (uint64_t seed = 1; seed <= kTrials; ++seed) {
+    for (uint64_t seed = 1; seed <= static_cast<uint64_t>(trials); ++seed) {
       // δ so large that one test suffices.
       const auto result = verified(reference, candidate, {.delta = 0.9, .seed = seed, .primes = FieldPrimes{167, 83}});
       if (result.verdict != Verdict::Equivalent) continue;
       ++accepted;
       bound = std::max(bound, result.error_bound);
     }
-    const double rate = accepted / static_cast<double>(kTrials);
+    const double rate = accepted / static_cast<double>(trials);
     EXPECT_GE(rate, pair.least) << pair.candidate;
-    EXPECT_LE(rate, bound + 4 * std::sqrt(bound / kTrials)) << pair.candidate;
+    EXPECT_LE(rate, bound + 4 * std::sqrt(bound / trials)) << pair.candidate;
   }
 }
 

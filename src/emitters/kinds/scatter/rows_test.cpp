@@ -8,6 +8,7 @@
 #include "emitters/kinds/scatter/testing.h"
 #include "hlo/compute.h"
 #include "support/random.h"
+#include "support/test_rounds.h"
 
 namespace strata::emitters {
 namespace {
@@ -290,7 +291,7 @@ class RandomScatter {
 };
 
 TEST(ScatterRows, RandomScattersAgreeWithTheInterpreterBothWays) {
-  for (uint64_t seed = 1; seed <= 80; ++seed) {
+  for (uint64_t seed = 1; seed <= static_cast<uint64_t>(rounds(80)); ++seed) {
     SCOPED_TRACE(seed);
     const std::string text = RandomScatter(seed).text();
     const hlo::ModulePtr module = parsed(text);

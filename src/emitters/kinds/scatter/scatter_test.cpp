@@ -5,6 +5,7 @@
 
 #include "emitters/kinds/scatter/testing.h"
 #include "hlo/random_fusion.h"
+#include "support/test_rounds.h"
 
 namespace strata::emitters {
 namespace {
@@ -206,7 +207,7 @@ TEST(Scatter, ComputesUpdatesAndIndicesButNotTheOperand) {
 
 TEST(Scatter, RandomModulesAgreeWithTheInterpreter) {
   int kernels = 0;
-  for (uint64_t seed = 1; seed <= 150; ++seed) {
+  for (uint64_t seed = 1; seed <= static_cast<uint64_t>(rounds(150)); ++seed) {
     hlo::RandomFusionOptions options;
     options.allows = [](hlo::Opcode opcode) {
       return opcode == hlo::Opcode::Scatter || opcode == hlo::Opcode::Negate ||
@@ -220,7 +221,7 @@ TEST(Scatter, RandomModulesAgreeWithTheInterpreter) {
       kernels += step.fusion && step.fusion->decision().emitter == "scatter";
     EXPECT_EQ(wrong_results(*module, *program, seed), "") << "seed " << seed << "\n" << hlo::print(*module);
   }
-  EXPECT_GE(kernels, 50);
+  EXPECT_GE(kernels, rounds(50));
 }
 
 std::string update(const std::string& operand, const std::string& part, const std::string& index) {

@@ -270,8 +270,7 @@ void product(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
   std::copy(d, d + 4, mine.d);
   std::copy(a, a + 4, mine.a);
   std::copy(b, b + 2, mine.b);
-  const Part* parts = strata_host::exchange("mma", mine, [](void* all) {
-    Part* lanes = static_cast<Part*>(all);
+  const Part* parts = strata_host::exchange("mma", mine, [](Part* lanes) {
     const auto half_of = [](unsigned word, int half) {
       return to_compute(T{static_cast<std::uint16_t>(word >> 16 * half)});
     };

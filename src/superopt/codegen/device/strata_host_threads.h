@@ -278,8 +278,15 @@ extern Team team;
 /// next call but one. The last lane first calls `together` on them, if there is one.
 void* exchange_bytes(const char* what, const void* mine, std::size_t bytes, void (*together)(void*) = nullptr);
 template <class Part>
-Part* exchange(const char* what, const Part& mine, void (*together)(void*) = nullptr) {
+Part* exchange(const char* what, const Part& mine) {
   static_assert(sizeof(Part) <= Warp::kPartBytes);
+  return static_cast<Part*>(exchange_bytes(what, &mine, sizeof mine));
+}
+/// `Together` has no captures.
+template <class Part, class Together>
+Part* exchange(const char* what, const Part& mine, Together) {
+  static_assert(sizeof(Part) <= Warp::kPartBytes);
+  const auto together = [](void* lanes) { Together{}(static_cast<Part*>(lanes)); };
   return static_cast<Part*>(exchange_bytes(what, &mine, sizeof mine, together));
 }
 
