@@ -114,13 +114,13 @@ function(strata_rooms NAME FOLDER)
 endfunction()
 
 # strata_library(FOLDER [COLD] [ROOMS folder...] [TEST_ROOMS folder...] [LINK target...] [TEST_LINK target...]
-# [TEST_NEEDS target...] [PRECOMPILE header...] [SANITIZED test...] [UNSANITIZED test...] [SLOW test...]): library
-# strata_FOLDER of src/FOLDER/*.cpp (slashes become underscores) and of its folders ROOMS, and, where there are tests
+# [TEST_NEEDS target...] [PRECOMPILE header...] [SANITIZED test...] [UNSANITIZED test...] [SLOW test...]
+# [TOGETHER suite...]): library strata_FOLDER of src/FOLDER/*.cpp (slashes become underscores) and of its folders ROOMS, and, where there are tests
 # there or in TEST_ROOMS, the program strata_FOLDER_test (see strata_test), before which TEST_NEEDS are built. With
 # PRECOMPILE it has precompiled headers of its own, which are these and those that all libraries have. With COLD see
 # strata_cold. Builds without emitters have no tests.
 function(strata_library FOLDER)
-  cmake_parse_arguments(ARG "COLD" "" "ROOMS;TEST_ROOMS;LINK;TEST_LINK;TEST_NEEDS;PRECOMPILE;SANITIZED;UNSANITIZED;SLOW" ${ARGN})
+  cmake_parse_arguments(ARG "COLD" "" "ROOMS;TEST_ROOMS;LINK;TEST_LINK;TEST_NEEDS;PRECOMPILE;SANITIZED;UNSANITIZED;SLOW;TOGETHER" ${ARGN})
   string(REPLACE "/" "_" NAME strata_${FOLDER})
   set(PATTERNS ${CMAKE_SOURCE_DIR}/src/${FOLDER}/*.cpp)
   foreach(ROOM ${ARG_ROOMS})
@@ -152,7 +152,7 @@ function(strata_library FOLDER)
   endif()
   if(TESTS AND STRATA_EMITTERS)
     strata_test(${NAME}_test SOURCES ${TESTS} LINK ${NAME} ${ARG_TEST_LINK} SANITIZED ${ARG_SANITIZED}
-      UNSANITIZED ${ARG_UNSANITIZED} SLOW ${ARG_SLOW})
+      UNSANITIZED ${ARG_UNSANITIZED} SLOW ${ARG_SLOW} TOGETHER ${ARG_TOGETHER})
     if(ARG_TEST_NEEDS)
       add_dependencies(${NAME}_test ${ARG_TEST_NEEDS})
     endif()
@@ -162,7 +162,9 @@ endfunction()
 # How tests compile generated programs for the host. What these begin with is precompiled for both, and its functions
 # are compiled: that takes longer than most of the programs.
 set(STRATA_HOST_PLAIN -O1)
-set(STRATA_HOST_SANITIZED -O0 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all)
+# AddressSanitizer sees what comes of those that are left out.
+set(STRATA_HOST_SANITIZED -O0 -g1 -fsanitize=address,undefined -fno-sanitize=null,vptr,object-size
+  -fno-sanitize-recover=all)
 foreach(OPTIONS STRATA_HOST_PLAIN STRATA_HOST_SANITIZED)
   list(TRANSFORM ${OPTIONS} REPLACE "(.+)" "\"\\1\"" OUTPUT_VARIABLE ${OPTIONS}_STRINGS)
   list(JOIN ${OPTIONS}_STRINGS ", " ${OPTIONS}_STRINGS)
@@ -192,11 +194,12 @@ configure_file(${CMAKE_CURRENT_LIST_DIR}/test_paths.h.in ${CMAKE_BINARY_DIR}/gen
 # What `make test` builds with sanitizers: the programs of tests labelled `sanitized`.
 add_custom_target(sanitized_tests)
 
-# strata_test(NAME SOURCES file... LINK target... [SANITIZED test... [UNSANITIZED test...]] [SLOW test...]): a GoogleTest
-# program known to ctest. Tests, by name as --gtest_filter takes them, are labelled `slow`, or else `sanitized` unless they
-# are UNSANITIZED; see docs/testing.md.
+# strata_test(NAME SOURCES file... LINK target... [SANITIZED test... [UNSANITIZED test...]] [SLOW test...]
+# [TOGETHER suite...]): a GoogleTest program known to ctest. Each test runs alone, but those of a suite TOGETHER, for the
+# sake of what it sets up, are one. Tests, by name as --gtest_filter takes them, are labelled `slow`, or else `sanitized`
+# unless they are UNSANITIZED; see docs/testing.md.
 function(strata_test NAME)
-  cmake_parse_arguments(ARG "" "" "SOURCES;LINK;SANITIZED;UNSANITIZED;SLOW" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "SOURCES;LINK;SANITIZED;UNSANITIZED;SLOW;TOGETHER" ${ARGN})
   add_executable(${NAME} ${ARG_SOURCES})
   strata_batch(${NAME})
   strata_cold(${NAME})
@@ -224,7 +227,12 @@ function(strata_test NAME)
   if(ARG_UNSANITIZED)
     gtest_discover_tests(${NAME} ${DISCOVERY} TEST_FILTER "${UNSANITIZED}-${SLOW}" TEST_LIST ${NAME}_UNSANITIZED)
   endif()
+  foreach(SUITE ${ARG_TOGETHER})
+    add_test(NAME ${SUITE} COMMAND ${NAME} --gtest_filter=${SUITE}.*)
+  endforeach()
+  list(TRANSFORM ARG_TOGETHER REPLACE "(.+)" ":\\1.*" OUTPUT_VARIABLE TOGETHER)
+  list(JOIN TOGETHER "" TOGETHER)
   if(NOT SANITIZED STREQUAL "*")
-    gtest_discover_tests(${NAME} ${DISCOVERY} TEST_FILTER "-${SANITIZED}:${UNSANITIZED}:${SLOW}")
+    gtest_discover_tests(${NAME} ${DISCOVERY} TEST_FILTER "-${SANITIZED}:${UNSANITIZED}:${SLOW}${TOGETHER}")
   endif()
 endfunction()

@@ -65,7 +65,7 @@ bool is_exact(hlo::Opcode opcode) {
 
 TEST(Program, RandomModulesAgreeWithTheInterpreter) {
   Made made;
-  for (uint64_t seed = 1; seed <= static_cast<uint64_t>(rounds(300)); ++seed) {
+  for (uint64_t seed = 1; seed <= 300; ++seed) {  // fewer would not meet all emitters
     hlo::RandomFusionOptions options;
     options.allows = is_exact;
     const hlo::ModulePtr module = hlo::random_fusion(seed, options);
@@ -75,11 +75,11 @@ TEST(Program, RandomModulesAgreeWithTheInterpreter) {
   }
   print(made);
   // What the interpreter runs is compared with itself.
-  EXPECT_GE(made.programs, rounds(290));
+  EXPECT_GE(made.programs, 290);
   EXPECT_GE(made.kernels, 4 * made.interpreted);
   for (const char* emitter : {"column reduction", "concatenate", "dynamic-update-slice", "loop", "multi-row reduction",
                               "row reduction", "scatter"}) {
-    EXPECT_GE(made.by[emitter], rounds(2)) << emitter;
+    EXPECT_GE(made.by[emitter], 2) << emitter;
   }
 }
 
