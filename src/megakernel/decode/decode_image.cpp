@@ -492,7 +492,7 @@ class DecodeImageBuilder {
   }
 
   const ModelConfig& own_;
-  const ModelConfig c_;       ///< with the sizes that tasks compute with
+  const ModelConfig c_;  ///< with the sizes that tasks compute with
   const DecoderShape& shape_;
   const Machine& machine_;
   const Target& target_;

@@ -31,8 +31,8 @@ TEST(TaskSizes, AreTheModelsOwnWhereTasksTakeThemAndShareThemEqually) {
 }
 
 TEST(TaskSizes, AreFilledUpToWhatTasksDivide) {
-  for (const auto& [own, filled] : {std::pair{sized(509, 100), sized(512, 128)}, {sized(1, 1), sized(64, 64)},
-                                    {sized(63, 1000), sized(64, 1024)}})
+  for (const auto& [own, filled] :
+       {std::pair{sized(509, 100), sized(512, 128)}, {sized(1, 1), sized(64, 64)}, {sized(63, 1000), sized(64, 1024)}})
     EXPECT_EQ(task_sizes(own, kWorkers), filled);
 }
 
@@ -52,8 +52,8 @@ TEST(TaskSizes, AreFilledUpWhereThatIsFaster) {
 TEST(TaskSizes, LeaveNoWorkerMuchMoreThanItsShare) {
   Random random(5);
   for (int tries = 0; tries < 100; ++tries) {
-    ModelConfig config = sized(static_cast<int64_t>(20000 + random.below(200000)),
-                               static_cast<int64_t>(4096 + random.below(16000)));
+    ModelConfig config =
+        sized(static_cast<int64_t>(20000 + random.below(200000)), static_cast<int64_t>(4096 + random.below(16000)));
     config.hidden_size = 512 * static_cast<int64_t>(4 + random.below(8));
     const ModelConfig filled = task_sizes(config, kWorkers);
     EXPECT_GE(filled.vocab_size, config.vocab_size);

@@ -75,7 +75,8 @@ double worker_seconds(int64_t terms, int64_t columns, int64_t cut, int64_t warps
   const int64_t iterations = terms / cut, taking = warps_of_loop(iterations, warps);
   const int64_t of_warp = (iterations + taking - 1) / taking;
   const auto stage = static_cast<double>(cut * columns * kElementBytes);
-  const double iteration = kIteration + stage / kComputedBytes, load = std::max(kLeastPush, kPush + stage / kLoadedBytes);
+  const double iteration = kIteration + stage / kComputedBytes,
+               load = std::max(kLeastPush, kPush + stage / kLoadedBytes);
   const double computed = static_cast<double>(rounds * of_warp) * iteration;
   const double loaded = static_cast<double>(rounds * iterations) * load;
   const double begun = static_cast<double>(rounds) * kTask;

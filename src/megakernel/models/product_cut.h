@@ -1,6 +1,6 @@
-// How a product of activations [rows, terms] with matrices [columns, terms] is cut into the tasks of a decode step: each
-// task has columns of every matrix, and its loop has iterations of some terms. What an iteration reads of the matrices
-// is a stage, which one warp takes; the warps of a task take iterations in turn.
+// How a product of activations [rows, terms] with matrices [columns, terms] is cut into the tasks of a decode step:
+// each task has columns of every matrix, and its loop has iterations of some terms. What an iteration reads of the
+// matrices is a stage, which one warp takes; the warps of a task take iterations in turn.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@ namespace strata::megakernel {
 
 struct ProductLimits {
   int64_t workers = 128;
-  int64_t warps = 8;            ///< of a task
-  int64_t stage_bytes = 16384;  ///< at most
-  int64_t columns = 512;        ///< of a task, at most
+  int64_t warps = 8;                                    ///< of a task
+  int64_t stage_bytes = 16384;                          ///< at most
+  int64_t columns = 512;                                ///< of a task, at most
   int64_t terms = std::numeric_limits<int64_t>::max();  ///< of an iteration, at most
 };
 
