@@ -82,3 +82,48 @@ func.func @rest(%t: tensor<39xf32>) -> f32 {
   }
   return %r : f32
 }
+
+// Sums of a thread's four rows are one vector: while a loop finds them by its variable, they are in no register. So it
+// disappears, whatever its size (here, what its loads would keep waiting).
+// CHECK-LABEL: func.func @rows
+// CHECK-NOT: scf.for
+// CHECK-COUNT-4: vector.insert
+// CHECK-NOT: scf.for
+// CHECK: return
+func.func @rows(%t: tensor<4096xf32>, %sums: vector<4xf32>) -> vector<4xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  %zero = arith.constant 0.0 : f32
+  %r = scf.for %i = %c0 to %c4 step %c1 iter_args(%all = %sums) -> (vector<4xf32>) {
+    %p = strata.apply_indexing <"(d0) -> (d0 * 32), domain: d0 in [0, 3]">(%i)
+    %v = vector.transfer_read %t[%p], %zero {in_bounds = [true]} : tensor<4096xf32>, vector<32xf32>
+    %x = vector.extract %v[0] : f32 from vector<32xf32>
+    %old = vector.extract %all[%i] : f32 from vector<4xf32>
+    %sum = arith.addf %old, %x : f32
+    %next = vector.insert %sum, %all[%i] : f32 into vector<4xf32>
+    "use"(%v) : (vector<32xf32>) -> ()
+    scf.yield %next : vector<4xf32>
+  }
+  return %r : vector<4xf32>
+}
+
+// A vector that no place of the loop's is found in is nothing special.
+// CHECK-LABEL: func.func @one_place
+// CHECK: scf.for
+// CHECK: return
+func.func @one_place(%t: tensor<4096xf32>, %sums: vector<4xf32>, %k: index) -> vector<4xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  %zero = arith.constant 0.0 : f32
+  %r = scf.for %i = %c0 to %c4 step %c1 iter_args(%all = %sums) -> (vector<4xf32>) {
+    %p = strata.apply_indexing <"(d0) -> (d0 * 32), domain: d0 in [0, 3]">(%i)
+    %v = vector.transfer_read %t[%p], %zero {in_bounds = [true]} : tensor<4096xf32>, vector<32xf32>
+    %x = vector.extract %v[0] : f32 from vector<32xf32>
+    %next = vector.insert %x, %all[%k] : f32 into vector<4xf32>
+    "use"(%v) : (vector<32xf32>) -> ()
+    scf.yield %next : vector<4xf32>
+  }
+  return %r : vector<4xf32>
+}

@@ -49,12 +49,29 @@ bool has_loops(scf::ForOp loop) {
   return found;
 }
 
+/// Whether a vector that the loop carries is read or written at a place that depends on its variable: as long as the
+/// loop stays, no register has it, and every access goes to the thread's own memory.
+bool finds_elements(scf::ForOp loop) {
+  const auto depends = [&](Value place) {
+    return llvm::is_contained(expression_of(place).values, loop.getInductionVar());
+  };
+  bool found = false;
+  loop.getBody()->walk([&](mlir::Operation* op) {
+    if (auto read = llvm::dyn_cast<mlir::vector::ExtractOp>(op))
+      found |= llvm::any_of(read.getDynamicPosition(), depends);
+    if (auto write = llvm::dyn_cast<mlir::vector::InsertOp>(op))
+      found |= llvm::any_of(write.getDynamicPosition(), depends);
+  });
+  return found;
+}
+
 /// How many copies of the body one iteration of the new loop has; `trip` if there is no loop any more. What is left of
 /// the iterations comes after the loop.
 int64_t choose_factor(scf::ForOp loop, int64_t trip, const LoweringOptions& options) {
   const int64_t size = count_operations(loop.getRegion());
   if (loop->hasAttr("strata.vector")) return trip;
   if (trip == 1) return 1;
+  if (trip <= options.max_unroll && finds_elements(loop)) return trip;
   if (has_loops(loop)) return 1;
   const int64_t loaded = std::max<int64_t>(loaded_registers(loop), 1);
   const bool fits = trip * loaded <= options.registers;
