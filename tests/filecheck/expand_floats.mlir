@@ -119,6 +119,22 @@ func.func @quotient(%x: f32, %y: f32) -> f32 {
   return %a : f32
 }
 
+// Powers of two have exact inverses, unless these are subnormal.
+// GPU-LABEL: func.func @power_of_two
+// GPU-COUNT-2: call @strata_inverse_f32
+// GPU: %[[EIGHTH:.*]] = arith.constant 1.250000e-01 : f32
+// GPU: %[[QUOTIENT:.*]] = arith.mulf %arg0, %[[EIGHTH]] : f32
+// GPU: return %[[QUOTIENT]],
+func.func @power_of_two(%x: f32) -> (f32, f32, f32) {
+  %eight = arith.constant 8.0 : f32
+  %nine = arith.constant 9.0 : f32
+  %large = arith.constant 0x7F000000 : f32
+  %a = arith.divf %x, %eight : f32
+  %b = arith.divf %x, %nine : f32
+  %c = arith.divf %x, %large : f32
+  return %a, %b, %c : f32, f32, f32
+}
+
 // Powers of quarters are roots and products.
 // GPU-LABEL: func.func @powers
 // GPU-DAG: %[[COUNT:.*]] = arith.constant -7 : i32

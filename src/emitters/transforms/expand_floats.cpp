@@ -144,6 +144,19 @@ class SharedDivisors {
   llvm::DenseMap<Value, std::pair<Value, Value>> inverses_;
 };
 
+/// Quotients by powers of two are products, which are as exact.
+bool multiply_instead(arith::DivFOp op) {
+  auto constant = op.getRhs().getDefiningOp<arith::ConstantOp>();
+  auto divisor = constant ? llvm::dyn_cast<mlir::FloatAttr>(constant.getValue()) : mlir::FloatAttr();
+  llvm::APFloat inverse(0.0);
+  if (!divisor || !divisor.getValue().getExactInverse(&inverse)) return false;
+  OpBuilder builder(op);
+  const Value factor = builder.create<arith::ConstantOp>(op.getLoc(), builder.getFloatAttr(op.getType(), inverse));
+  op.replaceAllUsesWith(builder.create<arith::MulFOp>(op.getLoc(), op.getLhs(), factor).getResult());
+  op.erase();
+  return true;
+}
+
 /// The float of 16 bits that an f32 was widened from, or that has a constant's value.
 Value narrow_value(OpBuilder& builder, Value wide, Type narrow) {
   if (auto widened = wide.getDefiningOp<arith::ExtFOp>(); widened && widened.getIn().getType() == narrow) {
@@ -183,6 +196,7 @@ class Expansion {
 
   void run() {
     llvm::SmallVector<Operation*> operations;
+    module_.walk([&](arith::DivFOp op) { multiply_instead(op); });
     module_.walk([&](Operation* op) { operations.push_back(op); });
     if (options_.processor == Processor::Gpu) {
       SharedDivisors divisors(module_, [this](OpBuilder& builder, mlir::Location location, Value value) {
