@@ -22,7 +22,7 @@ std::string random_dot(Random& random) {
   const auto any = [&](std::initializer_list<const char*> of) { return std::data(of)[random.below(of.size())]; };
   const std::string type = any({"f32", "bf16", "f16", "f64"});
   const bool widens = (type == "bf16" || type == "f16") && random.below(3) == 0;
-  const std::string result_type = widens ? "f32" : type;
+  std::string result_type = widens ? "f32" : type;
   std::vector<int64_t> batch(random.below(3)), left(random.below(3)), right(random.below(3)),
       terms(1 + random.below(2));
   for (auto* sizes : {&batch, &left, &right}) {
@@ -74,21 +74,40 @@ std::string random_dot(Random& random) {
   };
   operand("x", 0, x);
   operand("y", 1, y);
-  const std::string array = result_type + dims(result);
+  std::string array = result_type + dims(result);
   text += fmt::format("  d = {} dot(x, y){}\n", array, attributes);
   std::string last = "d";
+  const auto rounded = [&](int chance) {
+    if (result_type == type || random.below(chance) != 0) return;
+    result_type = type;
+    array = type + dims(result);
+    text += fmt::format("  rounded = {} convert({})\n", array, last);
+    last = "rounded";
+  };
+  rounded(4);
   if (!right.empty() && random.below(2) == 0) {
     std::vector<int64_t> of_right(right.size());
     std::iota(of_right.begin(), of_right.end(), std::ssize(batch) + std::ssize(left));
-    text += fmt::format("  b = {}{} parameter(2)\n  bb = {} broadcast(b), dimensions={}\n  s = {} add(d, bb)\n",
-                        result_type, dims(right), array, list(of_right), array);
+    const bool widened = result_type != type && random.below(2) == 0;
+    text += fmt::format("  b{} = {}{} parameter(2)\n", widened ? "0" : "", widened ? type : result_type, dims(right));
+    if (widened) text += fmt::format("  b = f32{} convert(b0)\n", dims(right));
+    text += fmt::format("  bb = {} broadcast(b), dimensions={}\n  s = {} add({}, bb)\n", array, list(of_right), array,
+                        last);
     last = "s";
+  }
+  rounded(2);
+  if (random.below(3) == 0) {
+    result.insert(result.begin() + static_cast<int64_t>(random.below(result.size() + 1)), 1);
+    array = result_type + dims(result);
+    text += fmt::format("  reshaped = {} reshape({})\n", array, last);
+    last = "reshaped";
   }
   if (random.below(2) == 0) {
     text += fmt::format("  z = {}[] constant(0)\n  zz = {} broadcast(z), dimensions={{}}\n  r = {} maximum({}, zz)\n",
                         result_type, array, array, last);
     last = "r";
   }
+  rounded(2);
   return text + fmt::format("  ROOT n = {} negate({})\n}}\n", array, last);
 }
 
@@ -352,6 +371,70 @@ TEST_F(LibraryCallsTest, GeluIsTheLibrarysWhereItIsGelu) {
   text = kGelu;
   text.replace(text.find("FACTOR"), 6, "0.25");
   EXPECT_EQ(explained_work(text), "f32 32×64×16, algorithm 0; kernel; ");
+}
+
+/// A linear layer of 16 bits as addmm has it, of a bias of this type, and what comes behind it: of "v", bf16[2,16,64].
+std::string linear(const std::string& bias, const std::string& behind) {
+  const bool widens = bias != "f32";
+  return fmt::format(R"(ENTRY e {{
+  x = bf16[32,16] parameter(0)
+  w = bf16[16,64] parameter(1)
+  {} = {}[64] parameter(2)
+{}  d = f32[32,64] dot(x, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  bb = f32[32,64] broadcast(b), dimensions={{1}}
+  s = f32[32,64] add(d, bb)
+  n = bf16[32,64] convert(s)
+  {}v = bf16[2,16,64] reshape(n)
+{}}})",
+                     widens ? "narrow" : "b", bias, widens ? "  b = f32[64] convert(narrow)\n" : "",
+                     behind.empty() ? "ROOT " : "", behind);
+}
+
+TEST_F(LibraryCallsTest, ABiasOf16BitsIsAddedBeforeTheResultIsRounded) {
+  EXPECT_EQ(explained_work(linear("bf16", "")), "bf16 32×64×16 with bias, algorithm 0; ");
+  EXPECT_EQ(checked(*parsed(linear("bf16", "")), 1), "");
+  // A bias of f32 would be rounded: then the result is of f32.
+  EXPECT_EQ(explained_work(linear("f32", "")), "bf16 to f32 32×64×16 with bias, algorithm 0; kernel; ");
+  EXPECT_EQ(checked(*parsed(linear("f32", "")), 1), "");
+  const std::string relu =
+      "  z = bf16[] constant(0)\n  zz = bf16[2,16,64] broadcast(z), dimensions={}\n"
+      "  ROOT r = bf16[2,16,64] maximum(v, zz)\n";
+  EXPECT_EQ(explained_work(linear("bf16", relu)), "bf16 32×64×16 with bias and relu, algorithm 0; ");
+  EXPECT_EQ(checked(*parsed(linear("bf16", relu)), 1), "");
+}
+
+TEST_F(LibraryCallsTest, GeluOf16BitsIsTheLibrarysBehindABiasAndReshapes) {
+  const auto gelu = [](const std::string& rounds, const std::string& also) {
+    return linear("bf16", fmt::format(R"(  f = f32[2,16,64] convert(v)
+  square = f32[2,16,64] multiply(f, f)
+  cube = f32[2,16,64] multiply(f, square)
+  c0 = f32[] constant(0.044715)
+  c1 = f32[] constant(0.797884583)
+  c2 = f32[] constant(1)
+  c3 = f32[] constant(0.5)
+  b0 = f32[2,16,64] broadcast(c0), dimensions={{}}
+  b1 = f32[2,16,64] broadcast(c1), dimensions={{}}
+  b2 = f32[2,16,64] broadcast(c2), dimensions={{}}
+  b3 = f32[2,16,64] broadcast(c3), dimensions={{}}
+  scaled = f32[2,16,64] multiply(cube, b0)
+  sum = f32[2,16,64] add(f, scaled)
+  inner = f32[2,16,64] multiply(sum, b1)
+  tanh = f32[2,16,64] tanh(inner)
+  one = f32[2,16,64] add(tanh, b2)
+  half = f32[2,16,64] multiply(one, b3)
+  g = f32[2,16,64] multiply(f, half)
+  {}
+)",
+                                      also.empty() ? fmt::format("ROOT o = {} convert(g)", rounds) : also));
+  };
+  const std::string whole = gelu("bf16[2,16,64]", "");
+  EXPECT_EQ(explained_work(whole), "bf16 32×64×16 with bias and gelu, algorithm 0; ");
+  EXPECT_EQ(checked(*parsed(whole), 1), "");
+  // What is not rounded to the operands' type, or read before, stays a kernel.
+  EXPECT_EQ(explained_work(gelu("f16[2,16,64]", "")), "bf16 32×64×16 with bias, algorithm 0; kernel; ");
+  EXPECT_EQ(
+      explained_work(gelu("", "o = bf16[2,16,64] convert(g)\n  ROOT t = (bf16[2,16,64], bf16[2,16,64]) tuple(o, v)")),
+      "bf16 32×64×16 with bias, algorithm 0; kernel; ");
 }
 
 TEST_F(LibraryCallsTest, KernelsStandInForALibraryThatIsMissing) {

@@ -140,6 +140,8 @@ class ProductPlanner {
     if (bytes_) STRATA_CHECK(take_bytes());
     place_result();
     add_epilogue();
+    // A result of the module in another shape is no copy of its own.
+    if (!copied_) plan_.result = behind_reshapes(plan_.result);
     merge_batch();
     plan_.work = product_;
     return plan_;
@@ -286,9 +288,12 @@ class ProductPlanner {
     p.a.batch_stride = 0;
   }
 
+  /// Whether elements lie as the product's do.
   bool continues(InstructionId id) const {
-    return computation_[id].shape.dims == it_.shape.dims &&
-           computation_[id].shape.minor_to_major == it_.shape.minor_to_major;
+    const hlo::Shape& shape = computation_[id].shape;
+    if (shape.dims == it_.shape.dims) return shape.minor_to_major == it_.shape.minor_to_major;
+    return shape.is_array() && shape.element_count() == it_.shape.element_count() && shape.has_default_layout() &&
+           it_.shape.has_default_layout();
   }
 
   /// A factor on the device, and the result in 16 bits.
@@ -317,29 +322,86 @@ class ProductPlanner {
   void add_epilogue() {
     if (bytes_ && !copied_ && !product_.of_integers()) add_scale();
     if (bytes_ || copied_ || product_.type == DType::F64) return;  // the library has no epilogues in float64
-    const std::optional<InstructionId> convert = only_user(users_, plan_.result);
-    if (convert && product_.stored && computation_[*convert].opcode == Opcode::Convert && continues(*convert) &&
-        library_type(computation_[*convert].shape.type) == product_.type) {
-      product_.stored.reset();
-      plan_.result = *convert;
-    }
-    const std::optional<InstructionId> sum = only_user(users_, plan_.result);
-    if (sum && !swapped_ && computation_[*sum].opcode == Opcode::Add && continues(*sum)) {
-      const Instruction& it = computation_[*sum];
-      const InstructionId other = it.operands[it.operands[0] == plan_.result ? 1 : 0];
-      if (const auto bias = bias_of(other)) {
-        plan_.bias = *bias;
-        product_.bias = true;
-        plan_.result = *sum;
-      }
-    }
-    if (const auto relu = relu_of(computation_, users_, plan_.result); relu && continues(*relu)) {
+    take_rounding();
+    take_bias();
+    take_rounding();
+    take_activation();
+    take_rounding();
+  }
+
+  /// Relu or gelu, which may come behind reshapes, as elements stay where they are.
+  void take_activation() {
+    const InstructionId id = behind_reshapes(plan_.result);
+    if (const auto relu = relu_of(computation_, users_, id); relu && continues(*relu)) {
       product_.activation = Activation::Relu;
       plan_.result = *relu;
-    } else if (const auto gelu = gelu_of(computation_, users_, plan_.result); gelu && continues(*gelu)) {
+    } else if (const auto gelu = gelu_of(computation_, users_, id); gelu && continues(*gelu)) {
       product_.activation = Activation::Gelu;
       plan_.result = *gelu;
+    } else if (const auto wide = only_user(users_, id); wide && is_widening(*wide)) {
+      // Of 16 bits, computed in f32: the library rounds what comes of it, and nothing before.
+      const auto computed = gelu_of(computation_, users_, *wide);
+      const auto rounded = computed ? only_user(users_, *computed) : std::nullopt;
+      if (!rounded || !continues(*rounded) || computation_[*rounded].opcode != Opcode::Convert ||
+          library_type(computation_[*rounded].shape.type) != product_.type)
+        return;
+      product_.activation = Activation::Gelu;
+      plan_.result = *rounded;
     }
+  }
+
+  /// The value in another shape, if nothing else reads it.
+  InstructionId behind_reshapes(InstructionId id) const {
+    for (auto user = only_user(users_, id); user; user = only_user(users_, id)) {
+      if (computation_[*user].opcode != Opcode::Reshape || !continues(*user)) break;
+      id = *user;
+    }
+    return id;
+  }
+
+  /// Whether it converts a result of the operands' 16 bits to f32.
+  bool is_widening(InstructionId id) const {
+    const Instruction& it = computation_[id];
+    return !product_.stored && product_.type != DType::F32 && it.opcode == Opcode::Convert &&
+           library_type(it.shape.type) == DType::F32 && continues(id);
+  }
+
+  /// Sums that are rounded to the operands' 16 bits: before a bias is added, behind it, or behind an activation. The
+  /// library rounds once, behind all of these. Its bias has the result's type, so this one must have been of 16 bits
+  /// before it was widened.
+  void take_rounding() {
+    const std::optional<InstructionId> convert = only_user(users_, plan_.result);
+    if (!product_.stored || !convert || computation_[*convert].opcode != Opcode::Convert || !continues(*convert) ||
+        library_type(computation_[*convert].shape.type) != product_.type)
+      return;
+    if (plan_.bias) {
+      const std::optional<InstructionId> narrow = before_widening(*plan_.bias);
+      if (!narrow) return;
+      plan_.bias = narrow;
+    }
+    product_.stored.reset();
+    plan_.result = *convert;
+  }
+
+  /// What of the operands' type a value of f32 is converted from.
+  std::optional<InstructionId> before_widening(InstructionId id) const {
+    const Instruction& it = computation_[id];
+    if (it.opcode != Opcode::Convert) return std::nullopt;
+    const hlo::Shape& before = computation_.operand_shape(it, 0);
+    const bool same = library_type(before.type) == product_.type && before.minor_to_major == it.shape.minor_to_major;
+    return same ? std::optional(it.operands[0]) : std::nullopt;
+  }
+
+  void take_bias() {
+    const std::optional<InstructionId> sum = only_user(users_, plan_.result);
+    if (!sum || swapped_ || computation_[*sum].opcode != Opcode::Add || !continues(*sum)) return;
+    const Instruction& it = computation_[*sum];
+    const InstructionId other = it.operands[it.operands[0] == plan_.result ? 1 : 0];
+    const auto bias = bias_of(other);
+    if (!bias) return;
+    plan_.bias = *bias;
+    product_.bias = true;
+    plan_.result = *sum;
   }
 
   /// The array of one element a column that the value repeats in every row.
