@@ -33,6 +33,7 @@
 #include "hlo/fold_interior_pads.h"
 #include "hlo/inline_calls.h"
 #include "hlo/iota_indices.h"
+#include "hlo/join_updates.h"
 #include "hlo/linear_recurrences.h"
 #include "hlo/merge_scatters.h"
 #include "hlo/source_of.h"
@@ -84,7 +85,8 @@ hlo::Module flattened(const hlo::Module& module, bool one_kernel) {
   if (module.fusion) return hlo::inline_calls(module);
   const auto flat = hlo::fold_interior_pads(hlo::drop_identities(hlo::fold_constants(hlo::inline_calls(module))));
   return one_kernel ? flat
-                    : hlo::batch_loop_products(hlo::wrap_concatenations(hlo::stack_pieces(hlo::merge_scatters(flat))));
+                    : hlo::batch_loop_products(
+                          hlo::wrap_concatenations(hlo::stack_pieces(hlo::join_updates(hlo::merge_scatters(flat)))));
 }
 
 /// What a program is of: a module, a loop's body or its condition.
