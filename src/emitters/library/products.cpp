@@ -140,8 +140,8 @@ class ProductPlanner {
     if (bytes_) STRATA_CHECK(take_bytes());
     place_result();
     add_epilogue();
-    // A result of the module in another shape is no copy of its own.
-    if (!copied_) plan_.result = behind_reshapes(plan_.result);
+    // A result of the module in another shape is no copy of its own. Others stay: what reads them may read the product.
+    if (const InstructionId last = behind_reshapes(plan_.result); !copied_ && is_given_back(last)) plan_.result = last;
     merge_batch();
     plan_.work = product_;
     return plan_;
@@ -357,6 +357,14 @@ class ProductPlanner {
       id = *user;
     }
     return id;
+  }
+
+  /// Whether a value is a result of the module and nothing else reads it.
+  bool is_given_back(InstructionId id) const {
+    const auto& readers = users_[static_cast<size_t>(id)];
+    return std::all_of(readers.begin(), readers.end(), [&](InstructionId reader) {
+      return reader == hlo::kCaller || (reader == computation_.root && computation_[reader].opcode == Opcode::Tuple);
+    });
   }
 
   /// Whether it converts a result of the operands' 16 bits to f32.
