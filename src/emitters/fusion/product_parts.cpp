@@ -1,5 +1,7 @@
 #include "emitters/fusion/product_parts.h"
 
+#include <numeric>
+
 namespace strata::emitters {
 
 using hlo::Instruction;
@@ -26,7 +28,7 @@ ProductCut ProductPartsRewriter::longest_terms(const Instruction& it) const {
   ProductCut cut;
   for (size_t i = 0; i < dot.lhs_contracting.size(); ++i) {
     const int64_t size = from_.operand_shape(it, 0).dim(dot.lhs_contracting[i]);
-    if (i == 0 || size > cut.even.size) cut = {dot.lhs_contracting[i], dot.rhs_contracting[i], {size, 1, 1}};
+    if (i == 0 || size > cut.even.size) cut = {dot.lhs_contracting[i], dot.rhs_contracting[i], {size, 1, size}, {}};
   }
   return cut;
 }
@@ -64,24 +66,38 @@ hlo::ComputationId ProductPartsRewriter::sum_of(hlo::ElementType type) {
 InstructionId ProductPartsRewriter::in_two_steps(const Instruction& it, const Instruction& copy,
                                                  const ProductCut& cut) {
   auto dot = it.as<hlo::DotAttributes>();
-  const InstructionId lhs = terms_in_parts(it.name + ".lhs", copy.operands[0], cut.lhs, cut.even);
-  const InstructionId rhs = terms_in_parts(it.name + ".rhs", copy.operands[1], cut.rhs, cut.even);
-  dot.lhs_batch = beside_parts(dot.lhs_batch, cut.lhs);
-  dot.rhs_batch = beside_parts(dot.rhs_batch, cut.rhs);
-  dot.lhs_contracting = beside_parts(dot.lhs_contracting, cut.lhs);
-  dot.rhs_contracting = beside_parts(dot.rhs_contracting, cut.rhs);
   const auto along = static_cast<int64_t>(dot.lhs_batch.size());
-  dot.lhs_batch.push_back(cut.lhs);
-  dot.rhs_batch.push_back(cut.rhs);
+  Dimensions parts;
+  for (const auto& [lhs, rhs] : cut.whole) {
+    parts.push_back(from_.operand_shape(it, 0).dim(lhs));
+    std::erase(dot.lhs_contracting, lhs);
+    std::erase(dot.rhs_contracting, rhs);
+    dot.lhs_batch.push_back(lhs);
+    dot.rhs_batch.push_back(rhs);
+  }
+  InstructionId lhs = copy.operands[0], rhs = copy.operands[1];
+  if (cut.even.parts > 1) {
+    parts.push_back(cut.even.parts);
+    lhs = terms_in_parts(it.name + ".lhs", lhs, cut.lhs, cut.even);
+    rhs = terms_in_parts(it.name + ".rhs", rhs, cut.rhs, cut.even);
+    dot.lhs_batch = beside_parts(dot.lhs_batch, cut.lhs);
+    dot.rhs_batch = beside_parts(dot.rhs_batch, cut.rhs);
+    dot.lhs_contracting = beside_parts(dot.lhs_contracting, cut.lhs);
+    dot.rhs_contracting = beside_parts(dot.rhs_contracting, cut.rhs);
+    dot.lhs_batch.push_back(cut.lhs);
+    dot.rhs_batch.push_back(cut.rhs);
+  }
   const bool narrow = hlo::kind(it.shape.type) == hlo::TypeKind::Float && hlo::bit_width(it.shape.type) < 32;
   const hlo::ElementType wide = narrow ? hlo::ElementType::F32 : it.shape.type;
   Dimensions sizes = it.shape.dims;
-  sizes.insert(sizes.begin() + along, cut.even.parts);
+  sizes.insert(sizes.begin() + along, parts.begin(), parts.end());
+  Dimensions summed(parts.size());
+  std::iota(summed.begin(), summed.end(), along);
   const InstructionId of_parts =
       add(it.name + ".of.parts", Opcode::Dot, hlo::array_shape(wide, sizes), {lhs, rhs}, dot);
   const InstructionId initial = zero(wide);
   const InstructionId sum = add(it.name + ".sum", Opcode::Reduce, hlo::array_shape(wide, it.shape.dims),
-                                {of_parts, initial}, hlo::DimensionsAttributes{{along}}, {sum_of(wide)});
+                                {of_parts, initial}, hlo::DimensionsAttributes{summed}, {sum_of(wide)});
   return narrow ? add(it.name, Opcode::Convert, it.shape, {sum}) : sum;
 }
 

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "emitters/fusion/parts_rewriter.h"
 
@@ -11,13 +13,14 @@ namespace strata::emitters {
 struct ProductCut {
   int64_t lhs = 0, rhs = 0;  ///< the dimensions
   EvenCut even;
+  std::vector<std::pair<int64_t, int64_t>> whole;  ///< other pairs, each of whose elements is in parts of its own
 };
 
 /// Numbers of an operand's dimensions after its dimension d has become two, the parts and what each has of it.
 std::vector<int64_t> beside_parts(std::vector<int64_t> list, int64_t d);
 
-/// What passes have in common that make a `dot` of more blocks by one with a batch dimension of parts of its terms, and
-/// a sum over that. Parts are added up in a fixed order. Of floats with fewer bits they are floats of 32 bits until
+/// What passes have in common that make a `dot` of more blocks by one with batch dimensions of parts of its terms, and
+/// a sum over these. Parts are added up in a fixed order. Of floats with fewer bits they are floats of 32 bits until
 /// then. Terms that do not divide are filled up with zeros.
 class ProductPartsRewriter : protected PartsRewriter {
  protected:

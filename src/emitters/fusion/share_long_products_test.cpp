@@ -64,6 +64,11 @@ TEST(ShareLongProducts, ComputeTheSame) {
                    "rhs_contracting_dims={2}"),
            text_of("f32[4,20011,3]", "f32[4,20011,5]",
                    "f32[3,5] dot(x, y), lhs_contracting_dims={0,1}, rhs_contracting_dims={0,1}"),
+           text_of("f32[7,67,283,6]", "f32[7,6,67,283]",
+                   "f32[6,6] dot(x, y), lhs_contracting_dims={0,1,2}, rhs_contracting_dims={0,2,3}"),
+           text_of("f32[2,40,48,2,50,4]", "f32[2,40,2,48,50,6]",
+                   "f32[2,4,6] dot(x, y), lhs_batch_dims={3}, rhs_batch_dims={2}, lhs_contracting_dims={1,0,4,2}, "
+                   "rhs_contracting_dims={1,0,4,3}"),
            text_of("bf16[131072]", "bf16[131072,24]",
                    "bf16[24] dot(x, y), lhs_contracting_dims={0}, rhs_contracting_dims={0}"),
            text_of("f64[2,40009]", "f64[40009,3]",

@@ -44,9 +44,9 @@ inline constexpr int64_t kLanesOfColumns = 8;
 /// Rows of one fragment of a matrix instruction.
 inline constexpr int64_t kFragmentRows = 8;
 
-/// The shape of a dot that the product emitter takes: at most kMostRows rows (or kMostRowsOfBytes), more columns than
-/// rows, more terms than a loop has (indexing::kFewTerms), numbers of 8 bits and more that are not complex. Nothing of
-/// another instruction.
+/// The shape of a dot that the product emitter takes: at most kMostRows rows (or kMostRowsOfBytes), at least as many
+/// columns, more terms than a loop has (indexing::kFewTerms), numbers of 8 bits and more that are not complex. Nothing
+/// of another instruction.
 std::optional<ProductShape> product_shape(const hlo::Computation& computation, hlo::InstructionId id);
 
 /// The dimension of an array whose elements lie beside each other in the memory that it is read from: through

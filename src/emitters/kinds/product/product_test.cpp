@@ -197,6 +197,13 @@ TEST(Products, OddSizes) {
   }
 }
 
+TEST(Products, AsManyRowsAsColumns) {
+  for (const bool inside : {true, false}) {
+    check({"f32", "f32", "f32", 1, 6, 6, 283, inside});
+    check({"bf16", "bf16", "f32", 3, 16, 16, 100, inside}, "matrix instructions");
+  }
+}
+
 TEST(Products, OfAnyShape) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     Random random(seed);

@@ -108,7 +108,7 @@ std::optional<ProductShape> product_shape(const Computation& computation, Instru
   const Dimensions& w_free = left ? lhs_free : rhs_free;
   const Dimensions& x_free = left ? rhs_free : lhs_free;
   const bool bytes = product_unit(computation, id) == ProductUnit::Bytes;
-  if (size(x, x_free) > (bytes ? kMostRowsOfBytes : kMostRows) || size(w, w_free) <= size(x, x_free))
+  if (size(x, x_free) > (bytes ? kMostRowsOfBytes : kMostRows) || size(w, w_free) < size(x, x_free))
     return std::nullopt;
   int64_t next = 0;
   for (size_t i = 0; i < a.lhs_batch.size(); ++i) {
