@@ -5,6 +5,11 @@
 namespace strata {
 namespace {
 
+/// Whether an operator can be a view at all.
+bool moves_elements(const Operation& op) {
+  return !op.body && (op.kind == OpKind::Transpose || op.kind == OpKind::Reshape);
+}
+
 /// All views of a graph. Every transpose and reshape is one that has strides, until a reader is found that does not
 /// take them; what it is made of is another view then, or none.
 class Views {
@@ -14,7 +19,13 @@ class Views {
     candidates_.assign(operations.size(), false);
     may_fold_.assign(operations.size(), true);
     if (graph.level() == Level::Kernel) {
-      for (size_t i = 0; i < operations.size(); ++i) candidates_[i] = can_be_view(operations[i]);
+      std::vector<bool> read(graph.tensors().size(), false);
+      for (const Operation& op : operations) {
+        for (const TensorId id : op.operands) read[static_cast<size_t>(id)] = true;
+      }
+      for (const TensorId id : graph.outputs()) read[static_cast<size_t>(id)] = false;
+      for (size_t i = 0; i < operations.size(); ++i)
+        candidates_[i] = moves_elements(operations[i]) && read[static_cast<size_t>(operations[i].results[0])];
     }
     do {
       place();
@@ -23,17 +34,9 @@ class Views {
 
   const std::vector<bool>& operations() const { return views_; }
   const MemoryView& of(TensorId id) const { return memory_[static_cast<size_t>(id)]; }
+  const std::vector<MemoryView>& tensors() const { return memory_; }
 
  private:
-  bool can_be_view(const Operation& op) const {
-    if (op.body || (op.kind != OpKind::Transpose && op.kind != OpKind::Reshape)) return false;
-    const TensorId result = op.results[0];
-    const auto& outputs = graph_.outputs();
-    if (std::find(outputs.begin(), outputs.end(), result) != outputs.end()) return false;
-    return std::any_of(graph_.operations().begin(), graph_.operations().end(),
-                       [&](const Operation& reader) { return reads(reader, result); });
-  }
-
   static bool reads(const Operation& op, TensorId id) {
     return std::find(op.operands.begin(), op.operands.end(), id) != op.operands.end();
   }
@@ -122,7 +125,15 @@ std::vector<bool> view_operations(const Graph& graph, const std::vector<bool>& s
   return Views(graph, strided).operations();
 }
 
+std::vector<MemoryView> memory_views(const Graph& graph, const std::vector<bool>& strided) {
+  return Views(graph, strided).tensors();
+}
+
 MemoryView memory_view(const Graph& graph, TensorId id, const std::vector<bool>& strided) {
+  // Most tensors lie in memory of their own, whatever the others do: no walk over the graph for each of them.
+  const int producer = graph.tensor(id).producer;
+  if (producer < 0 || !moves_elements(graph.operations()[static_cast<size_t>(producer)]))
+    return {id, row_major_strides(graph.type(id).shape)};
   return Views(graph, strided).of(id);
 }
 

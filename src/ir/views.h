@@ -32,6 +32,8 @@ struct MemoryView {
   std::vector<Fold> folds = {};  ///< of different dimensions, ascending
 };
 MemoryView memory_view(const Graph& graph, TensorId id, const std::vector<bool>& strided = {});
+/// Of all tensors, by id: in one walk over the graph.
+std::vector<MemoryView> memory_views(const Graph& graph, const std::vector<bool>& strided = {});
 
 /// Whether strides are those of elements that lie one after the other in the order of their indices. Those of
 /// dimensions of one element mean nothing.

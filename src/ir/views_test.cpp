@@ -170,6 +170,39 @@ TEST(Views, RandomReshapesReadTheSameElements) {
   EXPECT_GT(found_folded, 20);
 }
 
+TEST(Views, OfAllTensorsAtOnceAndOfEachAreTheSame) {
+  const GraphPtr graph = parsed(R"(graph g {
+  input A: f16[4, 8]
+  T = transpose(A, perm=[1, 0])
+  R = reshape(T, shape=[2, 4, 4])
+  Q = sqr(A)
+  U = transpose(Q, perm=[1, 0])
+  P = reshape(Q, shape=[32])
+  S = exp(P)
+  O = block(T, U, grid=[2]) {
+    t = in_iter(T, imap=[0])
+    u = in_iter(U, imap=[0])
+    s = add(t, u)
+    O = out_saver(s, omap=[0])
+  }
+  output O, R, S
+})");
+  for (const std::vector<bool>& strided : {std::vector<bool>{}, std::vector<bool>(graph->operations().size(), true)}) {
+    const std::vector<MemoryView> all = memory_views(*graph, strided);
+    ASSERT_EQ(all.size(), graph->tensors().size());
+    int elsewhere = 0;
+    for (size_t t = 0; t < all.size(); ++t) {
+      const auto id = static_cast<TensorId>(t);
+      const MemoryView one = memory_view(*graph, id, strided);
+      EXPECT_EQ(one.memory, all[t].memory) << graph->tensor(id).name;
+      EXPECT_EQ(one.strides, all[t].strides) << graph->tensor(id).name;
+      EXPECT_EQ(one.folds, all[t].folds) << graph->tensor(id).name;
+      elsewhere += one.memory != id;
+    }
+    EXPECT_GE(elsewhere, 3);
+  }
+}
+
 TEST(Views, OutputsAndOperandsOfPredefinedOperatorsAreMade) {
   const GraphPtr graph = parsed(R"(graph g {
   input A: f16[4, 8]

@@ -43,6 +43,7 @@ class Generator {
         passes_(passes),
         libraries_(plan_libraries(graph, schedules)),
         views_(view_operations(graph, libraries_.strided)),
+        memory_(memory_views(graph, libraries_.strided)),
         half_(from_half_precision(graph)) {}
 
   Result<GeneratedProgram> run() {
@@ -108,7 +109,7 @@ class Generator {
   }
 
  private:
-  MemoryView view_of(TensorId id) const { return memory_view(graph_, id, libraries_.strided); }
+  const MemoryView& view_of(TensorId id) const { return memory_[static_cast<size_t>(id)]; }
 
   /// The operands of an operator that lie in two memories.
   std::vector<TensorId> fronts_of(const Operation& op) const {
@@ -171,21 +172,22 @@ class Generator {
     return group != nullptr && std::find(group->results.begin(), group->results.end(), id) == group->results.end();
   }
 
-  /// Whether all that operators read is computed, except for what they make themselves.
+  /// Whether all that operators read is computed, except for what their group makes itself.
   bool is_ready(const std::vector<size_t>& operations) const {
     return std::all_of(operations.begin(), operations.end(), [&](size_t i) {
       const auto& operands = graph_.operations()[i].operands;
       return std::all_of(operands.begin(), operands.end(), [&](TensorId id) {
         const int producer = graph_.tensor(view_of(id).memory).producer;
-        return producer < 0 || done_[static_cast<size_t>(producer)] ||
-               std::find(operations.begin(), operations.end(), static_cast<size_t>(producer)) != operations.end();
+        if (producer < 0 || done_[static_cast<size_t>(producer)]) return true;
+        return group_[i] >= 0 && group_[static_cast<size_t>(producer)] == group_[i];
       });
     });
   }
 
   /// The first that is not done and can be: without groups, the next.
-  std::optional<size_t> next_operation() const {
-    for (size_t i = 0; i < done_.size(); ++i) {
+  std::optional<size_t> next_operation() {
+    while (first_ < done_.size() && done_[first_]) ++first_;
+    for (size_t i = first_; i < done_.size(); ++i) {
       if (done_[i]) continue;
       const EmittedGroup* group = group_of(i);
       if (is_ready(group != nullptr ? group->operations : std::vector<size_t>{i})) return i;
@@ -571,10 +573,12 @@ class Generator {
   const Schedules& schedules_;
   const Passes& passes_;
   LibraryPlan libraries_;
-  const std::vector<bool> views_;  ///< by operation
-  const std::vector<bool> half_;   ///< by tensor: whether all inputs that it depends on have 16 bits
-  std::vector<bool> done_;         ///< by operation
+  const std::vector<bool> views_;         ///< by operation
+  const std::vector<MemoryView> memory_;  ///< by tensor
+  const std::vector<bool> half_;          ///< by tensor: whether all inputs that it depends on have 16 bits
+  std::vector<bool> done_;                ///< by operation
   UncopiedFronts fronts_;
+  size_t first_ = 0;            ///< all operations before it are done
   std::vector<int> group_;      ///< by operation: of program_.emitted, or −1
   std::set<std::string> wide_;  ///< instructions that are defined
   bool uses_registers_ = false;

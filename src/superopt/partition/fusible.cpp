@@ -113,7 +113,7 @@ std::optional<std::string> not_fusible(const Graph& part, const PartitionLimits&
   return repeated_product(part, limits.max_repeated_bytes);
 }
 
-Part make_part(const Graph& program, std::vector<int> operations) {
+Part make_part(const Graph& program, std::vector<int> operations, const std::function<bool(TensorId)>& is_wanted) {
   Part part;
   part.operations = std::move(operations);
   std::set<TensorId> read;
@@ -124,13 +124,7 @@ Part make_part(const Graph& program, std::vector<int> operations) {
     made.insert(op.results.begin(), op.results.end());
   }
   std::set_difference(read.begin(), read.end(), made.begin(), made.end(), std::back_inserter(part.inputs));
-  std::set<TensorId> wanted(program.outputs().begin(), program.outputs().end());
-  for (size_t i = 0; i < program.operations().size(); ++i) {
-    if (std::binary_search(part.operations.begin(), part.operations.end(), static_cast<int>(i))) continue;
-    const auto& operands = program.operations()[i].operands;
-    wanted.insert(operands.begin(), operands.end());
-  }
-  std::set_intersection(made.begin(), made.end(), wanted.begin(), wanted.end(), std::back_inserter(part.outputs));
+  std::copy_if(made.begin(), made.end(), std::back_inserter(part.outputs), is_wanted);
   // What nothing reads is the part's result all the same: validate refuses such programs with their own message.
   if (part.outputs.empty()) part.outputs.push_back(*made.rbegin());
 

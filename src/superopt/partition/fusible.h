@@ -1,6 +1,7 @@
 // Which operators, and which sets of them, the search takes.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -18,7 +19,8 @@ std::optional<std::string> not_fusible(const Graph& part, const PartitionLimits&
 /// Whether an operator of a program is outside the Lax fragment.
 bool outside_lax(const Graph& program);
 
-/// The part of these operations, ascending.
-Part make_part(const Graph& program, std::vector<int> operations);
+/// The part of these operations, ascending. `is_wanted` says of a value that they make whether it is an output of the
+/// program or read by other operations.
+Part make_part(const Graph& program, std::vector<int> operations, const std::function<bool(TensorId)>& is_wanted);
 
 }  // namespace strata

@@ -22,25 +22,46 @@ std::string left_apart(const Graph& program, const Operation& op) {
   return fmt::format("'{}' = {} is left to a library", program.tensor(op.results[0]).name, op.name());
 }
 
-/// Groups of operators that grow by merging neighbours. A group goes by the number of its first operator.
+/// Whether what is made of iotas alone, which is set apart for the search (prologues.h), counts not; a normalisation
+/// counts as one. `known` is by tensor, `operations` ascend.
+int count_operators(const Graph& program, const std::vector<bool>& known, const std::vector<int>& operations) {
+  auto count = static_cast<int>(std::count_if(operations.begin(), operations.end(), [&](int i) {
+    return !known[static_cast<size_t>(program.operations()[static_cast<size_t>(i)].results[0])];
+  }));
+  const auto inside = [&](TensorId id, OpKind kind) -> const Operation* {
+    const int at = program.tensor(id).producer;
+    if (!std::binary_search(operations.begin(), operations.end(), at)) return nullptr;
+    const Operation& op = program.operations()[static_cast<size_t>(at)];
+    return op.kind == kind ? &op : nullptr;
+  };
+  for (int i : operations) {
+    const Operation& root = program.operations()[static_cast<size_t>(i)];
+    if (root.kind != OpKind::Sqrt) continue;
+    const Operation* scale = inside(root.operands[0], OpKind::Scale);
+    const Operation* sum = inside(scale != nullptr ? scale->operands[0] : root.operands[0], OpKind::Sum);
+    const Operation* square = sum == nullptr ? nullptr : inside(sum->operands[0], OpKind::Sqr);
+    if (square != nullptr) count -= scale != nullptr ? 4 : 3;
+  }
+  return count;
+}
+
+/// Groups of operators that grow by merging neighbours. A group goes by the number of its first operator. What is asked
+/// of a group is answered from its members and their edges, never by a walk over the program: long programs have as
+/// many groups as operators.
 class Groups {
  public:
-  Groups(const Graph& program, const PartitionLimits& limits) : program_(program), limits_(limits) {
+  Groups(const Graph& program, const PartitionLimits& limits)
+      : program_(program), limits_(limits), known_(known_tensors(program)), is_output_(program.tensors().size()) {
     const size_t count = program.operations().size();
+    for (const TensorId id : program.outputs()) is_output_[static_cast<size_t>(id)] = true;
     group_.resize(count);
     std::iota(group_.begin(), group_.end(), 0);
-    for (size_t i = 0; i < count; ++i) {
-      predefined_.push_back(i < limits.apart.size() && limits.apart[i]
-                                ? left_apart(program, program.operations()[i])
-                                : not_searched(program, program.operations()[i], limits));
-      if (!predefined_[i].empty()) continue;
-      auto reason = not_one_part({static_cast<int>(i)});
-      if (reason) predefined_[i] = *reason;
-    }
     std::map<int, int> first;  // operator of a given part
     for (size_t i = 0; i < count; ++i) {
       if (is_given(static_cast<int>(i))) group_[i] = first.emplace(limits.given[i], static_cast<int>(i)).first->second;
     }
+    members_.resize(count);
+    for (size_t i = 0; i < count; ++i) members_[static_cast<size_t>(group_[i])].push_back(static_cast<int>(i));
     for (size_t i = 0; i < count; ++i) {
       for (TensorId id : program.operations()[i].operands) {
         const int producer = program.tensor(id).producer;
@@ -49,6 +70,20 @@ class Groups {
     }
     // What saves most goes first; limits then cut where the least crosses.
     std::stable_sort(edges_.begin(), edges_.end(), [](const Edge& a, const Edge& b) { return a.bytes > b.bytes; });
+    into_.resize(count);
+    out_of_.resize(count);
+    for (size_t e = 0; e < edges_.size(); ++e) {
+      into_[static_cast<size_t>(edges_[e].to)].push_back(e);
+      out_of_[static_cast<size_t>(edges_[e].from)].push_back(e);
+    }
+    for (size_t i = 0; i < count; ++i) {
+      predefined_.push_back(i < limits.apart.size() && limits.apart[i]
+                                ? left_apart(program, program.operations()[i])
+                                : not_searched(program, program.operations()[i], limits));
+      if (!predefined_[i].empty()) continue;
+      auto reason = not_one_part({static_cast<int>(i)});
+      if (reason) predefined_[i] = *reason;
+    }
   }
 
   /// Merges until no two neighbours can be merged: a merge may clear the way for one refused before.
@@ -59,7 +94,10 @@ class Groups {
         if (group(edge.from) == group(edge.to) || why_cut(edge)) continue;
         const int into = std::min(group(edge.from), group(edge.to));
         const int gone = std::max(group(edge.from), group(edge.to));
-        std::replace(group_.begin(), group_.end(), gone, into);
+        std::vector<int> both = merged(into, gone);
+        members_[static_cast<size_t>(gone)].clear();
+        for (const int i : both) group_[static_cast<size_t>(i)] = into;
+        members_[static_cast<size_t>(into)] = std::move(both);
         changed = true;
       }
     }
@@ -85,37 +123,46 @@ class Groups {
     if (auto way = way_around(group(edge.from), group(edge.to))) {
       return fmt::format("'{}' lies between the two on another path", *way);
     }
-    std::vector<int> both = members(group(edge.from));
-    const std::vector<int> more = members(group(edge.to));
-    both.insert(both.end(), more.begin(), more.end());
-    std::sort(both.begin(), both.end());
-    return not_one_part(both);
+    return not_one_part(merged(group(edge.from), group(edge.to)));
   }
 
   int group(int operation) const { return group_[static_cast<size_t>(operation)]; }
   const std::string& predefined(int operation) const { return predefined_[static_cast<size_t>(operation)]; }
   const std::vector<Edge>& edges() const { return edges_; }
 
-  std::vector<int> members(int of) const {
-    std::vector<int> found;
-    for (size_t i = 0; i < group_.size(); ++i) {
-      if (group_[i] == of) found.push_back(static_cast<int>(i));
-    }
-    return found;
+  /// Ascending.
+  const std::vector<int>& members(int of) const { return members_[static_cast<size_t>(of)]; }
+
+  /// These operators, ascending, as a part.
+  Part part_of(const std::vector<int>& operations) const {
+    return make_part(program_, operations, [&](TensorId id) {
+      if (is_output_[static_cast<size_t>(id)]) return true;
+      const std::vector<size_t>& readers = out_of_[static_cast<size_t>(program_.tensor(id).producer)];
+      return std::any_of(readers.begin(), readers.end(), [&](size_t e) {
+        return edges_[e].tensor == id && !std::binary_search(operations.begin(), operations.end(), edges_[e].to);
+      });
+    });
   }
 
   /// Groups in an order in which they can be executed, the earliest first where there is a choice.
   std::vector<int> order() const {
-    std::set<int> left(group_.begin(), group_.end());
+    std::vector<int> waits(group_.size(), 0);  // by group: edges from groups that did not come yet
+    for (const Edge& e : edges_) waits[static_cast<size_t>(group(e.to))] += group(e.from) != group(e.to);
+    std::set<int> ready;
+    for (const int g : group_) {
+      if (waits[static_cast<size_t>(g)] == 0) ready.insert(g);
+    }
     std::vector<int> result;
-    while (!left.empty()) {
-      const auto ready = std::find_if(left.begin(), left.end(), [&](int g) {
-        return std::none_of(edges_.begin(), edges_.end(), [&](const Edge& e) {
-          return group(e.to) == g && group(e.from) != g && left.count(group(e.from)) != 0;
-        });
-      });
-      result.push_back(*ready);
-      left.erase(ready);
+    while (!ready.empty()) {
+      const int g = *ready.begin();
+      ready.erase(ready.begin());
+      result.push_back(g);
+      for (const int i : members(g)) {
+        for (const size_t e : out_of_[static_cast<size_t>(i)]) {
+          const int next = group(edges_[e].to);
+          if (next != g && --waits[static_cast<size_t>(next)] == 0) ready.insert(next);
+        }
+      }
     }
     return result;
   }
@@ -131,30 +178,37 @@ class Groups {
   }
 
   bool reads(int reader, TensorId id) const {
-    return std::any_of(edges_.begin(), edges_.end(),
-                       [&](const Edge& e) { return e.tensor == id && group(e.to) == reader; });
+    const std::vector<int>& readers = members(reader);
+    return std::any_of(readers.begin(), readers.end(), [&](int i) {
+      const auto& operands = program_.operations()[static_cast<size_t>(i)].operands;
+      return program_.tensor(id).producer >= 0 && std::find(operands.begin(), operands.end(), id) != operands.end();
+    });
+  }
+
+  /// The operators of two groups, ascending.
+  std::vector<int> merged(int a, int b) const {
+    std::vector<int> both;
+    std::merge(members(a).begin(), members(a).end(), members(b).begin(), members(b).end(), std::back_inserter(both));
+    return both;
   }
 
   /// Whether a value is an input, an output, or read by a group that does not make it.
   bool in_memory(TensorId id) const {
     const int producer = program_.tensor(id).producer;
-    const auto& outputs = program_.outputs();
-    if (producer < 0 || std::find(outputs.begin(), outputs.end(), id) != outputs.end()) return true;
-    return std::any_of(edges_.begin(), edges_.end(),
-                       [&](const Edge& e) { return e.tensor == id && group(e.to) != group(producer); });
+    if (producer < 0 || is_output_[static_cast<size_t>(id)]) return true;
+    const std::vector<size_t>& readers = out_of_[static_cast<size_t>(producer)];
+    return std::any_of(readers.begin(), readers.end(),
+                       [&](size_t e) { return edges_[e].tensor == id && group(edges_[e].to) != group(producer); });
   }
 
   /// The order of groups stays without cycles: what the operator reads came before its readers already.
   bool pull(int operation) {
     const Operation& op = program_.operations()[static_cast<size_t>(operation)];
     const TensorId result = op.results[0];
-    const auto& outputs = program_.outputs();
-    if (!predefined(operation).empty() || std::find(outputs.begin(), outputs.end(), result) != outputs.end()) {
-      return false;
-    }
+    if (!predefined(operation).empty() || is_output_[static_cast<size_t>(result)]) return false;
     std::set<int> readers;
-    for (const Edge& e : edges_) {
-      if (e.tensor == result) readers.insert(group(e.to));
+    for (const size_t e : out_of_[static_cast<size_t>(operation)]) {
+      if (edges_[e].tensor == result) readers.insert(group(edges_[e].to));
     }
     if (readers.size() != 1 || *readers.begin() == group(operation)) return false;
     const int to = *readers.begin();
@@ -171,12 +225,16 @@ class Groups {
     grown.insert(std::lower_bound(grown.begin(), grown.end(), operation), operation);
     if (not_one_part(grown)) return false;
     const int from = group(operation);
-    group_[static_cast<size_t>(operation)] = to;
+    std::vector<int> shrunk = members(from);
+    std::erase(shrunk, operation);
+    members_[static_cast<size_t>(from)].clear();
+    members_[static_cast<size_t>(to)].clear();
     // Groups go by their first operators.
-    for (int g : {from, to}) {
-      const std::vector<int> now = members(g);
-      if (now.empty()) continue;
-      for (int i : now) group_[static_cast<size_t>(i)] = now.front();
+    for (std::vector<int>* now : {&shrunk, &grown}) {
+      if (now->empty()) continue;
+      const int first = now->front();
+      for (const int i : *now) group_[static_cast<size_t>(i)] = first;
+      members_[static_cast<size_t>(first)] = std::move(*now);
     }
     return true;
   }
@@ -184,36 +242,32 @@ class Groups {
   /// The last value on a path between two groups through a third; merging them would close a cycle.
   std::optional<std::string> way_around(int from, int to) const {
     std::set<int> reached;
-    std::vector<int> open;
-    const auto visit = [&](int g) {
-      for (const Edge& e : edges_) {
-        const int next = group(e.to);
-        if (group(e.from) == g && next != from && !(g == from && next == to) && reached.insert(next).second) {
-          open.push_back(next);
-        }
-      }
-    };
-    visit(from);
+    std::vector<int> open{from};
     while (!open.empty()) {
       const int g = open.back();
       open.pop_back();
-      if (g != to) visit(g);
-    }
-    if (reached.count(to) == 0) return std::nullopt;
-    for (const Edge& e : edges_) {
-      const int last = group(e.from);
-      if (group(e.to) == to && last != from && last != to && reached.count(last) != 0) {
-        return program_.tensor(e.tensor).name;
+      for (const int i : members(g)) {
+        for (const size_t e : out_of_[static_cast<size_t>(i)]) {
+          const int next = group(edges_[e].to);
+          if (next != from && next != to && reached.insert(next).second) open.push_back(next);
+        }
       }
     }
-    return std::nullopt;
+    if (reached.empty()) return std::nullopt;
+    std::optional<size_t> first;
+    for (const int i : members(to)) {
+      for (const size_t e : into_[static_cast<size_t>(i)]) {
+        if (reached.count(group(edges_[e].from)) != 0) first = std::min(first.value_or(e), e);
+      }
+    }
+    return first ? std::optional(program_.tensor(edges_[*first].tensor).name) : std::nullopt;
   }
 
   std::optional<std::string> not_one_part(const std::vector<int>& operations) const {
-    if (counted_operators(program_, operations) > limits_.max_operators) {
+    if (count_operators(program_, known_, operations) > limits_.max_operators) {
       return fmt::format("limit of {} operators in a part", limits_.max_operators);
     }
-    const Part part = make_part(program_, operations);
+    const Part part = part_of(operations);
     if (static_cast<int>(part.graph->arguments().size()) > limits_.max_inputs) {
       return fmt::format("limit of {} inputs of a part", limits_.max_inputs);
     }
@@ -222,34 +276,20 @@ class Groups {
 
   const Graph& program_;
   const PartitionLimits& limits_;
-  std::vector<int> group_;               ///< by operation
-  std::vector<std::string> predefined_;  ///< by operation
+  const std::vector<bool> known_;          ///< by tensor
+  std::vector<bool> is_output_;            ///< by tensor
+  std::vector<int> group_;                 ///< by operation
+  std::vector<std::vector<int>> members_;  ///< by group
+  std::vector<std::string> predefined_;    ///< by operation
   std::vector<Edge> edges_;
+  std::vector<std::vector<size_t>> into_;    ///< by operation: edges
+  std::vector<std::vector<size_t>> out_of_;  ///< by operation: edges
 };
 
 }  // namespace
 
 int counted_operators(const Graph& program, const std::vector<int>& operations) {
-  // What is made of iotas alone is set apart for the search (prologues.h).
-  const std::vector<bool> known = known_tensors(program);
-  auto count = static_cast<int>(std::count_if(operations.begin(), operations.end(), [&](int i) {
-    return !known[static_cast<size_t>(program.operations()[static_cast<size_t>(i)].results[0])];
-  }));
-  const auto inside = [&](TensorId id, OpKind kind) -> const Operation* {
-    const int at = program.tensor(id).producer;
-    if (std::find(operations.begin(), operations.end(), at) == operations.end()) return nullptr;
-    const Operation& op = program.operations()[static_cast<size_t>(at)];
-    return op.kind == kind ? &op : nullptr;
-  };
-  for (int i : operations) {
-    const Operation& root = program.operations()[static_cast<size_t>(i)];
-    if (root.kind != OpKind::Sqrt) continue;
-    const Operation* scale = inside(root.operands[0], OpKind::Scale);
-    const Operation* sum = inside(scale != nullptr ? scale->operands[0] : root.operands[0], OpKind::Sum);
-    const Operation* square = sum == nullptr ? nullptr : inside(sum->operands[0], OpKind::Sqr);
-    if (square != nullptr) count -= scale != nullptr ? 4 : 3;
-  }
-  return count;
+  return count_operators(program, known_tensors(program), operations);
 }
 
 namespace {
@@ -280,7 +320,7 @@ Result<Partition> partition(const GraphPtr& program, const PartitionLimits& limi
   const std::vector<int> order = groups.order();
   for (int g : order) {
     part_of_group[g] = static_cast<int>(result.parts.size());
-    Part part = make_part(*program, groups.members(g));
+    Part part = groups.part_of(groups.members(g));
     part.predefined = groups.predefined(g);
     if (limits.glue_apart && order.size() > 1 && part.searchable() && is_glue(*part.graph))
       part.predefined = "emitters write its kernel: it has no product and no reduction";

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <ctime>
+#include <limits>
 #include <numeric>
 #include <set>
 
@@ -99,6 +101,26 @@ TEST(Partition, DiamondsAndSharedValuesAreOnePart) {
   const Partition parts = parts_of(program);
   ASSERT_EQ(parts.parts.size(), 1U);
   EXPECT_EQ(parts.parts[0].graph->outputs().size(), 2U);
+}
+
+TEST(Partition, LongProgramsTakeTimeByTheirLength) {
+  // Chains, and a value that every operator reads.
+  const auto seconds = [](int count) {
+    std::string text = "graph g {\n input A: f32[4]\n t0 = exp(A)\n u0 = sqr(A)\n";
+    for (int i = 1; i < count; ++i)
+      text += fmt::format(" t{0} = sqrt(t{1})\n u{0} = {2}\n", i, i - 1,
+                          i % 3 == 0 ? fmt::format("add(u{}, t{})", i - 1, i) : fmt::format("mul(u{}, A)", i - 1));
+    const GraphPtr program = parse(text + fmt::format(" output t{0}, u{0}\n}}", count - 1));
+    double least = std::numeric_limits<double>::infinity();
+    for (int round = 0; round < 2; ++round) {
+      const std::clock_t start = std::clock();
+      EXPECT_GT(parts_of(program).parts.size(), 2U);
+      least = std::min(least, static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC);
+    }
+    return least;
+  };
+  // Where each question walked over the program, four times the operators took 16 to 64 times as long.
+  EXPECT_LT(seconds(2400), 9 * seconds(600));
 }
 
 TEST(Partition, Limits) {
