@@ -433,6 +433,7 @@ Result<Superoptimized> superoptimize(const GraphPtr& program, const Superoptimiz
   // Take apart; search and prove each different part; put together. Where nothing better was proved of a part outside
   // the Lax fragment, what is inside it is tried by itself.
   FoundParts found;
+  working("taking the program apart");
   const auto [prepared, preparing] = prepared_program(program, options, parts.share(kPrepareShare));
   STRATA_TRY(Superoptimized result,
              optimize_parts(prepared, options, {}, parts.share(kFirstShare), kLeastOfFirst, found));

@@ -1,4 +1,4 @@
-// A line that is rewritten on a terminal, and printed every few seconds elsewhere.
+// A line that is rewritten on a terminal, and printed after a second and every few more elsewhere.
 #pragma once
 
 #include <unistd.h>
@@ -37,14 +37,14 @@ class ProgressLine {
   using Clock = std::chrono::steady_clock;
 
   void tick(const std::stop_token& ended) {
-    const auto wait = std::chrono::milliseconds(terminal_ ? 100 : 5000);
     std::unique_lock lock(mutex_);
-    while (!ended.stop_requested()) {
+    for (auto wait = std::chrono::milliseconds(terminal_ ? 100 : 1000); !ended.stop_requested();) {
       wake_.wait_for(lock, ended, wait, [] { return false; });
       if (text_.empty() || ended.stop_requested()) continue;
       const double seconds = std::chrono::duration<double>(Clock::now() - start_).count();
       notice("{}{:5.1f} s  {}{}", terminal_ ? "\r" : "", seconds, text_, terminal_ ? "\x1b[K" : "\n");
       printed_ = true;
+      if (!terminal_) wait = std::chrono::milliseconds(5000);
     }
   }
 
