@@ -326,6 +326,7 @@ class ProgramBuilder {
     if (!step.fusion) {
       step.interpreted = std::make_shared<const hlo::Module>(part.module);
       if (step.why_interpreted.empty() && !calls) step.why_interpreted = "no emitter has code for it";
+      if (!calls) STRATA_CHECK(hlo::check_evaluable(part.module, part.module.entry_computation()));
     }
     if (calls) STRATA_CHECK(add_launch(part, step));
     find_copied(part, step);

@@ -89,9 +89,9 @@ tl::unexpected<Error> not_supported(const Instruction& instruction) {
       Error{ErrorCode::Unsupported, what, "docs/hlo.md lists what is supported", instruction.location});
 }
 
-bool is_top_k_call(const Instruction& instruction, const std::vector<Literal>& operands) {
+bool is_top_k_call(const Instruction& instruction, const std::vector<Shape>& operands) {
   if (custom_call_target(instruction) != "\"TopK\"" || operands.size() != 1) return false;
-  const Shape& operand = operands[0].shape();
+  const Shape& operand = operands[0];
   const Shape& shape = instruction.shape;
   if (!operand.is_array() || operand.rank() == 0 || is_complex(operand.type) || shape.elements.size() != 2)
     return false;
@@ -103,11 +103,11 @@ bool is_top_k_call(const Instruction& instruction, const std::vector<Literal>& o
 }
 
 /// Calls that only say where their operand should lie.
-bool is_annotation(const Instruction& instruction, const std::vector<Literal>& operands) {
+bool is_annotation(const Instruction& instruction, const std::vector<Shape>& operands) {
   const std::string_view target = custom_call_target(instruction);
   const bool known = target == "\"Sharding\"" || target == "\"LayoutConstraint\"" || target == "\"MoveToHost\"" ||
                      target == "\"MoveToDevice\"" || target == "\"annotate_device_placement\"";
-  return known && operands.size() == 1 && same_shape(operands[0].shape(), instruction.shape);
+  return known && operands.size() == 1 && same_shape(operands[0], instruction.shape);
 }
 
 }  // namespace
@@ -303,8 +303,10 @@ Result<Literal> Evaluator::run_instruction(const Instruction& instruction, std::
     case Family::Unsupported:
       break;
   }
-  if (is_top_k_call(instruction, operands)) return evaluate_top_k(operands[0], instruction.shape, true);
-  if (is_annotation(instruction, operands)) return operands[0];
+  std::vector<Shape> shapes;
+  for (const Literal& operand : operands) shapes.push_back(operand.shape());
+  if (is_top_k_call(instruction, shapes)) return evaluate_top_k(operands[0], instruction.shape, true);
+  if (is_annotation(instruction, shapes)) return operands[0];
   return not_supported(instruction);
 }
 
@@ -390,6 +392,21 @@ Result<Literal> evaluate(const Module& module, const Computation& computation, s
     return Evaluator(expanded).run(expanded.entry_computation(), {arguments.begin(), arguments.end()});
   }
   return Evaluator(module).run(computation, {arguments.begin(), arguments.end()});
+}
+
+Result<void> check_evaluable(const Module& module, const Computation& computation) {
+  for (const Instruction& instruction : computation.instructions) {
+    if (family(instruction.opcode) == Family::Unsupported) {
+      std::vector<Shape> operands;
+      for (const InstructionId id : instruction.operands) operands.push_back(computation[id].shape);
+      if (!is_top_k_call(instruction, operands) && !is_annotation(instruction, operands))
+        return tl::unexpected(not_supported(instruction).value().at(instruction.location));
+      continue;
+    }
+    if (instruction.opcode == Opcode::Conditional) continue;  // which of its branches is taken shows only then
+    for (const auto called : instruction.called) STRATA_CHECK(check_evaluable(module, module[called]));
+  }
+  return {};
 }
 
 }  // namespace strata::hlo

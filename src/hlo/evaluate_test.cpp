@@ -1,5 +1,6 @@
 #include "hlo/evaluate.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -276,6 +277,20 @@ TEST(HloCustomCall, AnnotationsPassTheirOperandOn) {
       "{1, 2}");
   EXPECT_EQ(run("r = (f32[2], s32[2]) custom-call(p0), custom_call_target=\"TopK\"", {"f32[3] {1, 3, 2}"}),
             "({3, 2}, {1, 2})");
+}
+
+TEST(HloCustomCall, WhatNothingRunsIsFoundWithoutArguments) {
+  const auto refused = [](const std::string& root) {
+    const auto module = parse_module("HloModule m\nENTRY f {\n  x = f32[3] parameter(0)\n  ROOT " + root + "\n}\n");
+    EXPECT_TRUE(module) << module.error().to_string();
+    const auto checked = check_evaluable(**module, (*module)->entry_computation());
+    return checked ? std::string() : checked.error().to_string();
+  };
+  EXPECT_EQ(refused("r = f32[3] custom-call(x), custom_call_target=\"Sharding\""), "");
+  EXPECT_EQ(refused("r = (f32[2], s32[2]) custom-call(x), custom_call_target=\"TopK\""), "");
+  EXPECT_THAT(refused("r = f32[3] custom-call(x), custom_call_target=\"foo\""),
+              testing::HasSubstr("the interpreter does not support custom-call to \"foo\""));
+  EXPECT_THAT(refused("r = f32[3] all-reduce(x)"), testing::HasSubstr("4:8: error: the interpreter does not support"));
 }
 
 }  // namespace
