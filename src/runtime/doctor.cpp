@@ -8,6 +8,7 @@
 #include "runtime/cuda_libraries.h"
 #include "runtime/device_probe.h"
 #include "runtime/gpu_device.h"
+#include "runtime/own_file.h"
 #include "runtime/result_cache.h"
 
 namespace strata {
@@ -51,7 +52,9 @@ std::string path_of_library(const std::string& stem) {
 }
 
 std::vector<Finding> examine_machine() {
-  std::vector<Finding> findings{{"Strata", build_identity(), {}, {}, ""}, gpu_finding()};
+  std::vector<Finding> findings{
+      {"Strata", build_identity(), own_file().string(), {}, "the build of this file: each of a build has its own"},
+      gpu_finding()};
   const std::vector<std::pair<const char*, const char*>> uses{
       {"libnvrtc.so", "cubins of searched kernels (without it: their source)"},
       {"libnvJitLink.so", "cubins of HLO kernels (without it: the driver compiles them when they are loaded)"},
