@@ -130,7 +130,7 @@ class Optimization {
     const bool automatic = named == "auto";
     STRATA_TRY(const Target* target, automatic&& probe_.target == nullptr ? Result<const Target*>(&default_target())
                                      : automatic                          ? Result<const Target*>(probe_.target)
-                                                                          : find_target(named));
+                                                                          : or_auto(find_target(named)));
     machine_ = *target;
     here_ = probe_.target != nullptr && probe_.target->name == target->name;
     if (here_ && !request_.cache_folder.empty()) {

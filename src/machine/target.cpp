@@ -170,7 +170,7 @@ Result<const Target*> find_target(std::string_view name) {
     return with_remedy(unsupported("target {} ({}) is a plan: no code is generated for it", name, target->gpu),
                        fmt::format("write {}; strata machine --target {} prints what is planned", names, name));
   }
-  return with_remedy(invalid("unknown target '{}'; expected {}", name, names), "write one of the two");
+  return with_remedy(invalid("unknown target '{}'; expected {}", name, names), "write one of them");
 }
 
 Result<const Target*> find_described_target(std::string_view name) {

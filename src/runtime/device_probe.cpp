@@ -45,4 +45,10 @@ const Target* target_of_capability(int major, int minor) {
   return major == 8 ? *find_target("sm_80") : nullptr;
 }
 
+Result<const Target*> or_auto(Result<const Target*> found) {
+  if (!found && found.error().code == ErrorCode::InvalidInput)
+    found.error().remedy += ", or auto for the machine's GPU";
+  return found;
+}
+
 }  // namespace strata

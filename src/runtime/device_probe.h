@@ -25,6 +25,9 @@ DeviceProbe probe_device();
 /// is as old.
 Result<std::string> architecture_of(const GpuDevice& device);
 
+/// What was found by a name that the user wrote where `auto`, the machine's GPU, is taken too: an error says so.
+Result<const Target*> or_auto(Result<const Target*> found);
+
 /// That whose code runs on a GPU of this compute capability; null: none.
 const Target* target_of_capability(int major, int minor);
 

@@ -25,7 +25,7 @@ Result<int> print_machine(const Options& options) {
     notice("target {}{}: {}\n", target->name, probe.target == nullptr ? " by default" : "", probe.finding);
     machine = machine_of(*target, folder, probe);
   } else {
-    STRATA_TRY(target, find_described_target(options.target));
+    STRATA_TRY(target, or_auto(find_described_target(options.target)));
     machine = machine_of(*target, folder);
   }
   fmt::print("{}", options.json ? machine_json(machine) : describe(machine));

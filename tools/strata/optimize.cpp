@@ -64,7 +64,7 @@ std::string progress_text(const SearchProgress& progress) {
 }
 
 Result<const Target*> choose_target(const std::string& name, const DeviceProbe& probe) {
-  if (name != "auto") return find_target(name);
+  if (name != "auto") return or_auto(find_target(name));
   if (probe.target != nullptr) {
     notice("target {}: {}\nCUDA libraries: {}\n", probe.target->name, probe.finding, probe.libraries);
     return probe.target;
