@@ -101,6 +101,10 @@ int run(int argc, char** argv) {
   for (CLI::App* command : app.get_subcommands([](const CLI::App* one) { return !one->get_group().empty(); }))
     command->add_flag_callback("-q,--quiet", say_nothing,
                                "print the result and errors alone: no progress, notes or warnings");
+  if (const auto empty = empty_word(argc, argv)) {
+    print_error(*empty);
+    return kBadInput;
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

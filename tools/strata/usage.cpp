@@ -30,6 +30,23 @@ bool is_option(const std::string& word) { return word.size() > 1 && word[0] == '
 
 }  // namespace
 
+std::optional<Error> empty_word(int count, const char* const* words) {
+  for (int i = 1; i < count; ++i) {
+    const std::string_view word = words[i];
+    const size_t equals = word.find('=');
+    const bool cut_off = word.starts_with("-") && equals != std::string_view::npos && equals + 1 == word.size();
+    if (!word.empty() && !cut_off) continue;
+    const std::string_view before = cut_off ? word.substr(0, equals) : std::string_view(words[i - 1]);
+    const bool is_value = cut_off || is_option(std::string(before));
+    return Error{ErrorCode::InvalidInput,
+                 is_value ? fmt::format("the value of {} is empty", before)
+                          : fmt::format("word {} of the command line, behind '{}', is empty", i, before),
+                 is_value ? fmt::format("write a value, or leave {} out", before) : "write the name, or leave it out",
+                 {}};
+  }
+  return std::nullopt;
+}
+
 Error usage_error(const CLI::App& app, const CLI::ParseError& error, int count, const char* const* words) {
   const std::vector<CLI::App*> chosen = app.get_subcommands();
   for (const std::string& word : app.remaining()) {
