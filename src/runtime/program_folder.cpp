@@ -12,6 +12,7 @@ namespace {
 
 constexpr const char* kManifest = "program.json";
 constexpr const char* kOptimized = "best.launch.json";
+constexpr const char* kGraph = "best.strata";
 constexpr const char* kConstants = "constants.bin";
 
 std::string in(const std::string& folder, const std::string& file) {
@@ -58,6 +59,11 @@ std::optional<std::string> manifest_in(const std::string& folder) {
     if (is_file(in(folder, file))) return in(folder, file);
   }
   return std::nullopt;
+}
+
+std::optional<std::string> graph_in(const std::string& folder) {
+  std::string path = in(folder, kGraph);
+  return is_file(path) ? std::optional(std::move(path)) : std::nullopt;
 }
 
 Result<std::string> check_manifest_in(const std::string& folder) {

@@ -11,7 +11,10 @@ namespace strata {
 /// The manifest that lies in a folder: program.json, else best.launch.json. Nothing where there is neither.
 std::optional<std::string> manifest_in(const std::string& folder);
 
-/// The same. Error (Environment) where there is neither.
+/// The µGraph that strata optimize wrote beside its code: best.strata. Nothing where there is none.
+std::optional<std::string> graph_in(const std::string& folder);
+
+/// The same as manifest_in. Error (Environment) where there is neither.
 Result<std::string> check_manifest_in(const std::string& folder);
 
 /// program.json, the modules (MODULE.cubin; MODULE.ptx where the image is PTX) and constants.bin. Error (Unsupported)

@@ -93,6 +93,12 @@ Result<int> run(const Options& options) {
   };
   std::error_code error;
   if (std::filesystem::is_directory(options.graph, error)) {
+    // Beside the code that optimize wrote lies the µGraph that it was made of.
+    if (const auto graph = graph_in(options.graph); graph && options.interpret && !has_size_table(options.graph)) {
+      Options of_graph = options;
+      of_graph.graph = *graph;
+      return run(of_graph);
+    }
     if (!has_size_table(options.graph)) STRATA_CHECK(check_manifest_in(options.graph));
     if (options.precision_given || options.search.seconds > 0 || options.no_libraries || !options.report.empty()) {
       return with_remedy(invalid("'{}' holds code that is made already", options.graph),
@@ -167,7 +173,7 @@ void add_run(CLI::App& app, Action& action) {
   command->add_option("--output", options->output, "folder for the outputs, NAME.npy (µGraphs: in float64)");
   command->add_flag("--with-inputs", options->with_inputs, "write the inputs beside the outputs");
   command->add_flag("--interpret", options->interpret,
-                    "HLO, and folders with a table of sizes: by the interpreter, as µGraphs always are");
+                    "HLO, and folders of strata optimize: by the interpreter, as µGraphs always are");
   command->add_flag("--check", options->check, "HLO: by kernels and the interpreter; exit code 1 if they differ");
   command->add_option("--precision", options->precision, "f64, f32, or own: f32 with tensors rounded to their types")
       ->check(CLI::IsMember({"f64", "f32", "own"}))

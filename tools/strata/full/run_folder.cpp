@@ -80,7 +80,9 @@ Result<int> run_folder(const std::string& folder, const ModuleRunOptions& option
                        "leave --interpret, --check and --with-inputs out, or run the program's text");
   }
   if (options.device == "cpu") {
-    return with_remedy(invalid("'{}' holds code for a GPU", folder), "add --device gpu");
+    return with_remedy(invalid("'{}' holds code for a GPU", folder),
+                       graph_in(folder) ? "add --device gpu, or --interpret to execute its µGraph by the interpreter"
+                                        : "add --device gpu");
   }
   STRATA_TRY(const std::unique_ptr<GpuDevice> device, GpuDevice::open());
   STRATA_TRY(const std::string arch, architecture_of(*device));
