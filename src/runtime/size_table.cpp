@@ -117,14 +117,18 @@ Result<SizeDispatch> dispatch(const SizeTable& table, const DimSizes& sizes) {
     if (made.fills.size() == dims->size()) best = std::move(made);
   }
   if (best.entry < table.entries.size()) return best;
-  std::string entries;
-  for (const SizeTable::Entry& entry : table.entries) entries += (entries.empty() ? "" : "; ") + to_string(entry.sizes);
-  const std::string remedy = fmt::format("its entries are {}; strata optimize --sizes makes others", entries);
+  const std::string remedy = fmt::format("its entries are {}; strata optimize --sizes makes others", entries_of(table));
   if (refused)
     return with_remedy(
         invalid("the table has no entry for {}, and a larger one would not do: {}", to_string(sizes), refused->message),
         remedy);
   return with_remedy(invalid("{} is beyond the table of '{}'", to_string(sizes), table.program.graph->name()), remedy);
+}
+
+std::string entries_of(const SizeTable& table) {
+  std::string entries;
+  for (const SizeTable::Entry& entry : table.entries) entries += (entries.empty() ? "" : "; ") + to_string(entry.sizes);
+  return entries;
 }
 
 std::string describe(const SizeTable& table, const SizeDispatch& dispatch) {

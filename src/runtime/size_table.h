@@ -34,6 +34,8 @@ struct SizeDispatch {
 /// The entry of these sizes, or of those to which they can be padded the one with the lowest estimate. Error where the
 /// sizes are beyond the table, or padding would change the results, with the reason.
 Result<SizeDispatch> dispatch(const SizeTable& table, const DimSizes& sizes);
+/// "tokens=16; tokens=8": the sizes of the entries, those nearest the declared ones first.
+std::string entries_of(const SizeTable& table);
 /// "tokens=5 as 8, padded with the last slice"; empty where nothing is padded.
 std::string describe(const SizeTable& table, const SizeDispatch& dispatch);
 

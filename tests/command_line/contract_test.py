@@ -125,6 +125,17 @@ class EverySubcommand(unittest.TestCase):
         # Which there is to silence.
         self.assertIn(b"target sm_90a by default", run(*RUNS["optimize"][0].split()).stderr)
 
+    def test_notes_are_no_part_of_the_result(self):
+        chosen = run("run", "negate.hlo", "--device", "auto")
+        self.assertEqual(chosen.stdout, run("run", "negate.hlo").stdout)
+        self.assertRegex(chosen.stderr, rb"(?m)^on the CPU: ")
+
+    def test_a_folder_of_optimize_holds_a_graph_for_the_interpreter(self):
+        interpreted = run("run", "made", "--interpret")
+        self.assertEqual(interpreted.returncode, SUCCESS, interpreted.stderr.decode())
+        self.assertEqual(interpreted.stdout, run("run", "made/best.strata").stdout)
+        self.assertIn(b"or --interpret to execute its", run("run", "made").stderr)
+
     def test_json_is_json_and_nothing_else(self):
         with_json = set()
         for command, (good, _) in RUNS.items():

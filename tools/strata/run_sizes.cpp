@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <utility>
 
 #include "commands.h"
 #include "gpu_times.h"
@@ -10,6 +11,7 @@
 #include "interpret/typical_inputs.h"
 #include "interpret/work.h"
 #include "ir/text.h"
+#include "notice.h"
 #include "runtime/device_probe.h"
 #include "runtime/program_folder.h"
 #include "runtime/size_table.h"
@@ -126,12 +128,16 @@ Result<int> run_sizes(const std::string& folder, const SizesRunOptions& options)
   STRATA_TRY(const SizeTable table, parse_size_table(text, in(folder, kSizeTable)));
   const Graph& graph = *table.program.graph;
   STRATA_TRY(const auto arrays, read_arrays(graph, options.inputs));
-  STRATA_TRY(const DimSizes sizes, sizes_of_run(table.program, arrays, options.dims));
+  STRATA_TRY(DimSizes sizes, sizes_of_run(table.program, arrays, options.dims));
+  if (arrays.empty() && options.dims.empty() && !dispatch(table, sizes) && !table.entries.empty()) {
+    const DimSizes declared = std::exchange(sizes, table.entries.front().sizes);
+    notice("{} is declared and beyond the table: {} is run, the nearest of {}; --dim chooses another\n",
+           to_string(declared), to_string(sizes), entries_of(table));
+  }
   STRATA_TRY(const SizeDispatch chosen, dispatch(table, sizes));
   STRATA_TRY(const GraphPtr program, table.program.at(sizes));
   const std::string padding = describe(table, chosen);
-  fmt::print("kernels for {}{}{}\n", to_string(table.entries[chosen.entry].sizes), padding.empty() ? "" : ": ",
-             padding);
+  notice("kernels for {}{}{}\n", to_string(table.entries[chosen.entry].sizes), padding.empty() ? "" : ": ", padding);
   Random random(options.seed);
   Tensors inputs;
   for (const TensorId id : program->arguments()) {

@@ -185,7 +185,7 @@ Result<Emitted> run_emitted(const hlo::ModuleText& read, const std::vector<Liter
     Result<std::unique_ptr<GpuDevice>> device = GpuDevice::open();
     if (!device && options.device == "gpu") return tl::unexpected(device.error());
     if (options.device == "auto")
-      fmt::print("on {}\n", device ? (*device)->name() : fmt::format("the CPU: {}", device.error().message));
+      notice("on {}\n", device ? (*device)->name() : fmt::format("the CPU: {}", device.error().message));
     if (device) return run_on_gpu(**device, read, arguments, options);
   }
   emitters::EmitOptions emit_options;
