@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import itertools
 import math
 import os
 import sys
+import tempfile
 import time
 from typing import Callable, Mapping, Sequence, Union
 
@@ -87,13 +89,16 @@ def optimize(
                         "  name sizes by Graph.dim, or by dim NAME = N in the text")  # fmt: skip
         return made({})[1]
     entries, kernels = [], []
-    for of in _combinations(dict(builder.dims), sizes or {}):
-        job, kernel, interrupted = made(of)
-        if all(dict(job.sizes) != known[0] for known in entries):
-            entries.append((dict(job.sizes), entry_name(job.sizes), job.seconds, job.origin))
-            kernels.append(kernel)
-        if interrupted:
-            break
+    with contextlib.ExitStack() as ended:
+        if not folder:  # without a cache, a table has one that ends with it: all entries are made of one search
+            folder = ended.enter_context(tempfile.TemporaryDirectory(prefix="strata-sizes-"))
+        for of in _combinations(dict(builder.dims), sizes or {}):
+            job, kernel, interrupted = made(of)
+            if all(dict(job.sizes) != known[0] for known in entries):
+                entries.append((dict(job.sizes), entry_name(job.sizes), job.seconds, job.origin))
+                kernels.append(kernel)
+            if interrupted:
+                break
     return KernelTable(_core.size_table_text(text, entries), kernels)
 
 

@@ -176,6 +176,12 @@ def test_table(table):
         check(table, tokens)
 
 
+def test_a_table_without_a_cache_is_of_one_search():
+    table = strata.optimize(norm(), target="sm_90a", search_seconds=10, cache="", sizes={"tokens": [16, 32]})
+    assert table.origins[0].startswith("searched at tokens=16")
+    assert table.origins[1].startswith("made of what was searched at tokens=16")
+
+
 def test_other_frameworks(table):
     torch = pytest.importorskip("torch")
     x, w = arrays(5)

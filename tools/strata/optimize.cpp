@@ -27,6 +27,7 @@
 #include "superopt/search/checkpoint.h"
 #include "superopt/sized_run.h"
 #include "support/read_file.h"
+#include "support/temporary_folder.h"
 
 namespace strata::cli {
 namespace {
@@ -422,10 +423,14 @@ Result<int> run(Options& options) {
   STRATA_TRY(not_measured.skipped, why_not_profiled(options.profile, probe, machine, named));
   if (options.folder.empty()) options.folder = "out/" + program.graph->name();
   const Setting setting{std::move(probe), std::move(machine), std::move(not_measured), watch, stop.get_token()};
+  // Without a cache, a table has one that ends with the run: all entries are made of one search.
+  std::optional<TemporaryFolder> of_run;
+  if (folder.empty() && table.size() > 1) of_run.emplace("strata-sizes");
+  const std::string kept = of_run ? of_run->path().string() : folder;
   std::optional<ResultCache> cache;
-  if (!folder.empty()) {
+  if (!kept.empty()) {
     const auto warn = [](const std::string& text) { notice("warning: {}\n", text); };
-    cache.emplace(folder, warn, static_cast<int64_t>(options.cache_limit));
+    cache.emplace(kept, warn, static_cast<int64_t>(options.cache_limit));
     options.work.cache = &*cache;
   }
   choose_rules(options);
