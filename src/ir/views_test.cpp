@@ -199,7 +199,7 @@ TEST(Views, OfAllTensorsAtOnceAndOfEachAreTheSame) {
       EXPECT_EQ(one.folds, all[t].folds) << graph->tensor(id).name;
       elsewhere += one.memory != id;
     }
-    EXPECT_GE(elsewhere, 3);
+    EXPECT_GE(elsewhere, 2);
   }
 }
 

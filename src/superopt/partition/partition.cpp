@@ -241,23 +241,26 @@ class Groups {
 
   /// The last value on a path between two groups through a third; merging them would close a cycle.
   std::optional<std::string> way_around(int from, int to) const {
-    std::set<int> reached;
+    std::vector<bool> reached(group_.size(), false);
     std::vector<int> open{from};
+    bool any = false;
     while (!open.empty()) {
       const int g = open.back();
       open.pop_back();
       for (const int i : members(g)) {
         for (const size_t e : out_of_[static_cast<size_t>(i)]) {
           const int next = group(edges_[e].to);
-          if (next != from && next != to && reached.insert(next).second) open.push_back(next);
+          if (next == from || next == to || reached[static_cast<size_t>(next)]) continue;
+          reached[static_cast<size_t>(next)] = any = true;
+          open.push_back(next);
         }
       }
     }
-    if (reached.empty()) return std::nullopt;
+    if (!any) return std::nullopt;
     std::optional<size_t> first;
     for (const int i : members(to)) {
       for (const size_t e : into_[static_cast<size_t>(i)]) {
-        if (reached.count(group(edges_[e].from)) != 0) first = std::min(first.value_or(e), e);
+        if (reached[static_cast<size_t>(group(edges_[e].from))]) first = std::min(first.value_or(e), e);
       }
     }
     return first ? std::optional(program_.tensor(edges_[*first].tensor).name) : std::nullopt;

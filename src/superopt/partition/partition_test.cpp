@@ -104,13 +104,13 @@ TEST(Partition, DiamondsAndSharedValuesAreOnePart) {
 }
 
 TEST(Partition, LongProgramsTakeTimeByTheirLength) {
-  // Chains, and a value that every operator reads.
+  // A chain, and a value that many operators read.
   const auto seconds = [](int count) {
-    std::string text = "graph g {\n input A: f32[4]\n t0 = exp(A)\n u0 = sqr(A)\n";
+    std::string text = "graph g {\n input A: f32[4]\n t0 = exp(A)\n";
     for (int i = 1; i < count; ++i)
-      text += fmt::format(" t{0} = sqrt(t{1})\n u{0} = {2}\n", i, i - 1,
-                          i % 3 == 0 ? fmt::format("add(u{}, t{})", i - 1, i) : fmt::format("mul(u{}, A)", i - 1));
-    const GraphPtr program = parse(text + fmt::format(" output t{0}, u{0}\n}}", count - 1));
+      text += fmt::format(" t{} = {}\n", i,
+                          i % 3 == 0 ? fmt::format("mul(t{}, A)", i - 1) : fmt::format("sqrt(t{})", i - 1));
+    const GraphPtr program = parse(text + fmt::format(" output t{}\n}}", count - 1));
     double least = std::numeric_limits<double>::infinity();
     for (int round = 0; round < 2; ++round) {
       const std::clock_t start = std::clock();
@@ -120,7 +120,7 @@ TEST(Partition, LongProgramsTakeTimeByTheirLength) {
     return least;
   };
   // Where each question walked over the program, four times the operators took 16 to 64 times as long.
-  EXPECT_LT(seconds(2400), 9 * seconds(600));
+  EXPECT_LT(seconds(4000), 9 * seconds(1000));
 }
 
 TEST(Partition, Limits) {
