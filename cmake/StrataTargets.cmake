@@ -115,10 +115,10 @@ endfunction()
 
 # strata_library(FOLDER [COLD] [ROOMS folder...] [TEST_ROOMS folder...] [LINK target...] [TEST_LINK target...]
 # [TEST_NEEDS target...] [PRECOMPILE header...] [SANITIZED test...] [UNSANITIZED test...] [SLOW test...]
-# [TOGETHER suite...]): library strata_FOLDER of src/FOLDER/*.cpp (slashes become underscores) and of its folders ROOMS, and, where there are tests
-# there or in TEST_ROOMS, the program strata_FOLDER_test (see strata_test), before which TEST_NEEDS are built. With
-# PRECOMPILE it has precompiled headers of its own, which are these and those that all libraries have. With COLD see
-# strata_cold. Builds without emitters have no tests.
+# [TOGETHER suite...]): library strata_FOLDER of src/FOLDER/*.cpp (slashes become underscores) and of its folders ROOMS,
+# and, where there are tests there or in TEST_ROOMS, the program strata_FOLDER_test (see strata_test), before which
+# TEST_NEEDS are built. With PRECOMPILE it has precompiled headers of its own, which are these and those that all
+# libraries have. With COLD see strata_cold. Builds without emitters have no tests.
 function(strata_library FOLDER)
   cmake_parse_arguments(ARG "COLD" "" "ROOMS;TEST_ROOMS;LINK;TEST_LINK;TEST_NEEDS;PRECOMPILE;SANITIZED;UNSANITIZED;SLOW;TOGETHER" ${ARGN})
   string(REPLACE "/" "_" NAME strata_${FOLDER})
@@ -229,6 +229,7 @@ function(strata_test NAME)
   endif()
   foreach(SUITE ${ARG_TOGETHER})
     add_test(NAME ${SUITE} COMMAND ${NAME} --gtest_filter=${SUITE}.*)
+    set_tests_properties(${SUITE} PROPERTIES FAIL_REGULAR_EXPRESSION "Running 0 tests")
   endforeach()
   list(TRANSFORM ARG_TOGETHER REPLACE "(.+)" ":\\1.*" OUTPUT_VARIABLE TOGETHER)
   list(JOIN TOGETHER "" TOGETHER)

@@ -232,7 +232,7 @@ def _tensors(given: Mapping) -> tuple[list[tuple[str, str, list[int], int]], lis
     for name, tensor in given.items():
         arguments.text("a weight's name", name)
         if hasattr(tensor, "data_ptr"):
-            tensor = tensor.detach().cpu().contiguous()
+            tensor = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
             place = tensor.data_ptr()
         elif hasattr(tensor, "__array_interface__") or type(tensor).__module__ == "numpy":
             import numpy

@@ -116,7 +116,8 @@ class Value:
         if not isinstance(other, (Value, int, float, Fraction, Size, Ratio)):
             return NotImplemented
         raise _error("== and != are no operators of programs\n  1 where tensors are equal, else 0, is "
-                     "(x >= y) * (x <= y); whether both are one tensor is `x is y`")
+                     "(x >= y) * (x <= y); whether both are one tensor is `x is y`, and whether it is one of several "
+                     "is any(x is y for y in several)")
 
     __eq__ = __ne__ = _equal
     __hash__ = object.__hash__
@@ -244,7 +245,9 @@ class Graph:
         return self._builder.text()
 
     def __reduce__(self):
-        """Pickled and copied as its text."""
+        """Pickled and copied as its text. Error where it has no output yet, since such a text is no program."""
+        if not self.outputs:
+            raise _error("a program without outputs cannot be pickled or copied\n  name them first, by output()")
         return Graph.from_text, (str(self),)
 
     def __repr__(self) -> str:

@@ -30,7 +30,7 @@ from jax.custom_batching import custom_vmap
 from jax.extend.core.primitives import convert_element_type_p
 
 import strata
-from strata import xla
+from strata import arrays as arrays_of, xla
 
 _state = threading.local()
 
@@ -56,10 +56,10 @@ def jit(f: Callable | None = None, *, static_argnums: int | Iterable[int] | None
     Not possible: forward mode (jax.jvp, jax.jacfwd, jax.linearize, jax.hessian's outer half: JAX's custom_vjp has none;
     jax.jacrev(jax.jacrev(f)) is a Hessian, and jax.jit(f) has forward mode), which raises strata.Error, or JAX's
     TypeError under jax.jit and jax.linearize; typed random keys (pass jax.random.key_data(key)); side effects; arrays
-    sharded over several devices. Under jax.jit, scan and the like, the call is a custom call of XLA where JAX's default device is the processor. Its module stays in memory as
-    long as the process. Where the default device is a GPU, the call is jax.pure_callback: it runs on the processor, and
-    its arrays go through the host's memory. Call it outside of jit there, with torch installed: arrays are handed over
-    by it, without copies.
+    sharded over several devices. Under jax.jit, scan and the like, the call is a custom call of XLA where JAX's default
+    device is the processor. Its module stays in memory as long as the process. Where the default device is a GPU, the
+    call is jax.pure_callback: it runs on the processor, and its arrays go through the host's memory. Call it outside of
+    jit there, with torch installed: arrays are handed over by it, without copies.
 
     Raises ValueError for places and names that f does not have, for arguments that are both static and donated, for
     static arguments that cannot be hashed, and for an array that is donated and given twice; TypeError for arguments
@@ -452,9 +452,8 @@ def call_through_torch(module, arrays: list[jax.Array], device: str) -> list[jax
     if tensors:
         results = module(*tensors)
     else:
-        kinds = {"pred": torch.bool, "bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32,
-                 "f64": torch.float64, "s32": torch.int32, "s64": torch.int64, "u8": torch.uint8, "s8": torch.int8}
-        results = module(out=[torch.empty(o.shape, dtype=kinds[o.dtype], device=device) for o in module.outputs])
+        kinds = [getattr(torch, arrays_of._TORCH[output.dtype]) for output in module.outputs]
+        results = module(out=[torch.empty(o.shape, dtype=kind, device=device) for o, kind in zip(module.outputs, kinds)])
     if device == "cuda":
         torch.cuda.current_stream().synchronize()
     return [jax.dlpack.from_dlpack(result.contiguous()) for result in results]

@@ -86,7 +86,8 @@ class Module:
         return self._function
 
     def __reduce__(self):
-        """Pickled and copied as its text, which is compiled again, with the cache, where it is read."""
+        """Pickled and copied as its text and options, and compiled again where it is read. So it may be searched for
+        again there, where its result is not in the cache."""
         return _compiled_again, (self._text, self._options)
 
     def explain(self) -> str:

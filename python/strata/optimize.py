@@ -110,7 +110,7 @@ def _combinations(declared: dict[str, int], sizes: Mapping[str, int | Sequence[i
     choices = []
     for name, size in declared.items():
         given = sizes.get(name, size)
-        found = arguments.sizes(f"the sizes of '{name}'", [given] if isinstance(given, int) else given)
+        found = arguments.sizes(f"the sizes of '{name}'", [given] if hasattr(given, "__index__") else given)
         if not found or min(found) < 1:
             raise Error(f"the sizes of '{name}' are {given}\n  give one or more, each at least 1")
         choices.append(sorted(set(found)))

@@ -61,7 +61,8 @@ class _Named:
 
     def __pow__(self, exponent, modulus=None):
         power = _number(exponent)
-        if modulus is not None or isinstance(exponent, _Named) or power is None or power != int(power):
+        whole = power is not None and abs(power) <= 64 and power == int(power)
+        if modulus is not None or isinstance(exponent, _Named) or not whole:
             raise _no_expression(f"{_factor(self)} ** {exponent!r}")
         result: Any = 1
         for _ in range(abs(int(power))):
@@ -69,10 +70,10 @@ class _Named:
         return result if power >= 0 else 1 / result
 
     def __lshift__(self, places):
-        return self * 2 ** operator.index(places)
+        return self * 2 ** _places(places)
 
     def __rshift__(self, places):
-        return self // 2 ** operator.index(places)
+        return self // 2 ** _places(places)
 
     def __float__(self):
         raise _no_expression(f"float({self!r})")
@@ -228,6 +229,13 @@ def _made(a, b, number: Fraction | int, expr: _core.SizeExpr):
         return sized(number, expr)
     number = Fraction(number)
     return number if expr.is_constant else Ratio(number, expr)
+
+
+def _places(given) -> int:
+    places = operator.index(given)
+    if places < 0:
+        raise ValueError("negative shift count")
+    return places
 
 
 def _compared(a, b, of_numbers):

@@ -252,3 +252,10 @@ def test_models_of_transformers(name):
     assert list(again.generate(PROMPT, 20)) == tokens[: tokens.index(tokens[4]) + 1]
     with pytest.raises(strata.Error, match="F32\n.*bfloat16"):
         strata.Decoder(exact, device="host")
+
+
+def test_weights_that_are_negated_views_are_read_as_torch_shows_them():
+    torch = pytest.importorskip("torch")
+    shown = torch._neg_view(torch.arange(6, dtype=torch.float32).reshape(2, 3))
+    _, (kept,) = strata.decoder._tensors({"w": shown})
+    assert not kept.is_neg() and kept.equal(-torch.arange(6, dtype=torch.float32).reshape(2, 3))

@@ -1,5 +1,6 @@
 """strata.Graph: programs written in Python."""
 
+import copy
 import pathlib
 from fractions import Fraction
 
@@ -214,11 +215,23 @@ def test_iotas_along_named_sizes():
     assert "iota(dim=0) : f32[tokens, 1]" in str(g) and str(strata.Graph.from_text(str(g))) == str(g)
 
 
+def test_what_has_no_output_yet_is_not_copied():
+    g = strata.Graph()
+    x = g.input("X", (4, 8))
+    for one in (g, x):
+        with pytest.raises(strata.Error, match="without outputs cannot be pickled or copied"):
+            copy.deepcopy(one)
+    g.output(g.exp(x))
+    assert str(copy.deepcopy(g)) == str(g) and copy.deepcopy(x).name == "X"
+
+
 def test_equality_is_no_operator():
     g = strata.Graph()
     x, y = g.input("X", (4, 8)), g.input("Y", (4, 8))
     for written in (lambda: g.output(x == y), lambda: x != y, lambda: x == 0, lambda: g.mul(x, x == y)):
         with pytest.raises(strata.Error, match=r"test_graph.py:\d+: == and != are no operators[\s\S]*\(x >= y\)"):
             written()
+    with pytest.raises(strata.Error, match="any\\(x is y for y in several\\)"):
+        y in [x, y]  # noqa: B015
     assert x in [x, y] and {x: 1, y: 2}[y] == 2 and g.inputs == [x, y] and x != None  # noqa: E711
     g.output((x >= y) * (x <= y))

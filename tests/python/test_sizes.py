@@ -139,6 +139,11 @@ def test_sizes_as_numbers():
             wrong()
     with pytest.raises(strata.Error, match="more than 63 bits"):
         n * 1e-30
+    for shifted in (lambda: n << -1, lambda: n >> -1):
+        with pytest.raises(ValueError, match="negative shift count"):
+            shifted()
+    with pytest.raises(strata.Error, match="is no expression of sizes"):
+        n ** 10**9
     x = g.input("X", (n, 4), "f32")
     with pytest.raises(strata.Error, match=r"\*\* tokens is no operator"):
         x**n
@@ -225,6 +230,14 @@ def test_softmax_is_not_padded():
     table = strata.optimize(g, target="sm_90a", effort="none", cache="", sizes={"keys": 16})
     with pytest.raises(strata.Error, match="the padding could be the largest"):
         table(np.ones((8, 11), np.float32))
+
+
+@pytest.mark.parametrize("size", [8, np.int64(8), strata.Graph().dim("n", 8)], ids=["int", "numpy", "name"])
+def test_one_size_is_a_table(size, cache):
+    g = strata.Graph()
+    g.output(g.exp(g.input("X", (g.dim("tokens", 16), 64))))
+    table = strata.optimize(g, target="sm_90a", effort="none", cache=cache, sizes={"tokens": size})
+    assert {"tokens": 8} in table.sizes
 
 
 def test_wrong_sizes(cache):

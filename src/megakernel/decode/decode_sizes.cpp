@@ -22,6 +22,7 @@ constexpr const char* kOther = "use --device host, the interpreter, which takes 
 
 // A size is filled up where that makes a step's products with it faster by this much at least: it takes memory.
 constexpr double kWorthFilling = 0.99;
+constexpr int64_t kMostGrowth = 8;  // and by at most this part of it
 
 int64_t round_up(int64_t size, int64_t unit) { return (size + unit - 1) / unit * unit; }
 
@@ -37,7 +38,7 @@ int64_t filled_size(int64_t size, int64_t unit, int64_t least, int64_t workers, 
   std::sort(units.begin(), units.end());
   for (const int64_t other : units) {
     const int64_t filled = round_up(size, other);
-    if (filled < best) continue;
+    if (filled < best || filled - size > size / kMostGrowth) continue;
     const double found = seconds(filled);
     if (found >= kWorthFilling * fewest) continue;
     best = filled;

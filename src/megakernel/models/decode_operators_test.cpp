@@ -194,7 +194,7 @@ TEST(DecodeOperators, AreEqualSharesOfKnownModels) {
       {"qwen3-0.6b", DecoderPart::GatedUp, 128, 8, 12288},
       {"qwen3-0.6b", DecoderPart::Down, 128, 8, 6144},
       {"llama-3.2-1b", DecoderPart::NormQkv, 128, 8, 12288},
-      {"llama-3.2-1b", DecoderPart::Head, 2672, 16, 12288},
+      {"llama-3.2-1b", DecoderPart::Head, 1002, 32, 16384},
       {"llama-3-8b", DecoderPart::GatedUp, 128, 128, 14336},
   };
   for (const Form& form : forms) {

@@ -11,7 +11,8 @@ constexpr int64_t kProductDepth = 16;  // terms of a tensor core instruction
 constexpr int64_t kElementBytes = 2;
 constexpr int64_t kWordColumns = 4;  // of a tagged word: tasks write whole words of a row
 
-// Of an H200, 2026-11-28 (docs/benchmarks-decoding.md). A worker's share of the bandwidth, 4.39 TB/s over 128; stages
+// Of an H200, 2026-11-28 (docs/benchmarks-decoding.md); on other GPUs cuts are as right, but may not be the fastest.
+// A worker's share of the bandwidth, 4.39 TB/s over 128; stages
 // of 2 KB came every 250 ns, and stages of 12 KB took 5 % longer in all than those of 16.
 constexpr double kLoadedBytes = 34.3e9;  // per second
 constexpr double kPush = 80e-9;          // of a stage, besides its bytes
@@ -42,8 +43,8 @@ ProductCut cut_product(const std::vector<int64_t>& sizes, int64_t terms, const P
 
 int64_t tasks_of_columns(const std::vector<int64_t>& sizes, int64_t workers, int64_t most_columns) {
   constexpr int64_t kLeastColumns = 16;  // of a task that is one of several of a worker,
-  constexpr int64_t kMostColumns = 64;   // so that accumulators stay small
-  constexpr int64_t kTaskColumns = 1;    // in whose time a task begins and ends
+  constexpr int64_t kMostColumns = 128;  // so that accumulators stay small
+  constexpr int64_t kTaskColumns = 4;    // of a few thousand terms, in whose time a task begins and ends
   int64_t common = 0, all = 0;
   for (const int64_t size : sizes) {
     common = std::gcd(common, size);

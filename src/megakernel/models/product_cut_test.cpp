@@ -23,13 +23,13 @@ TEST(TasksOfColumns, DivideColumnsBest) {
     const auto divides = [&](int64_t tasks) {
       return std::all_of(sizes.begin(), sizes.end(), [&](int64_t size) { return size % (4 * tasks) == 0; });
     };
-    const auto busiest = [&](int64_t tasks) { return (tasks + workers - 1) / workers * (all / tasks + 1); };
+    const auto busiest = [&](int64_t tasks) { return (tasks + workers - 1) / workers * (all / tasks + 4); };
     const int64_t tasks = tasks_of_columns(sizes, workers, 512);
     ASSERT_TRUE(divides(tasks));
     EXPECT_LE(all / tasks, 512);
     for (int64_t other = 1; other <= unit * 40; ++other) {
       const int64_t columns = all / other;
-      if (!divides(other) || columns > 512 || (other > workers && (columns < 16 || columns > 64))) continue;
+      if (!divides(other) || columns > 512 || (other > workers && (columns < 16 || columns > 128))) continue;
       EXPECT_LE(busiest(tasks), busiest(other)) << workers << " " << all << " " << other;
     }
   }
@@ -69,6 +69,14 @@ TEST(TermsOfIteration, TakeLittleLongerThanAnyOther) {
       EXPECT_LE(worker_seconds(terms, columns, chosen, 8, 1), 1.05 * worker_seconds(terms, columns, cut, 8, 1)) << cut;
     }
   }
+}
+
+/// A batch of 32 leaves a task 128 columns and an iteration 96 terms. Tasks are as wide as that allows, not the narrow
+/// ones that happen to divide best.
+TEST(CutProduct, TakesWideTasksOfLargeBatches) {
+  const ProductLimits batch{.columns = 128, .terms = 96};
+  EXPECT_EQ(cut_product({11264, 11264}, 4096, batch).tasks, 256);
+  EXPECT_EQ(cut_product({11008, 11008}, 4096, batch).tasks, 344);
 }
 
 TEST(CutProduct, CountsTheRoundsOfTheBusiestWorker) {

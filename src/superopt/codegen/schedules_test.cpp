@@ -370,6 +370,15 @@ std::vector<BlockSchedule> different(const std::vector<BlockSchedule>& all, size
   for (size_t i = 0; i < std::min(most, chosen.size()); ++i) {
     spread.push_back(chosen[i * (chosen.size() - 1) / std::max<size_t>(1, std::min(most, chosen.size()) - 1)]);
   }
+  // And one of each way to divide the work.
+  const auto add_one_where = [&](const auto& is_kind) {
+    if (std::any_of(spread.begin(), spread.end(), is_kind)) return;
+    const auto found = std::find_if(all.begin(), all.end(), is_kind);
+    if (found != all.end()) spread.push_back(*found);
+  };
+  add_one_where([](const BlockSchedule& schedule) { return schedule.cluster > 1; });
+  add_one_where([](const BlockSchedule& schedule) { return schedule.sharers > 1; });
+  add_one_where([](const BlockSchedule& schedule) { return schedule.loop_warps > 1; });
   // And one of each kind of loop.
   for (const bool turns : {false, true}) {
     const auto kind = std::find_if(all.begin(), all.end(), [&](const BlockSchedule& schedule) {
