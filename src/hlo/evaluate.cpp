@@ -403,7 +403,6 @@ Result<void> check_evaluable(const Module& module, const Computation& computatio
         return tl::unexpected(not_supported(instruction).value().at(instruction.location));
       continue;
     }
-    if (instruction.opcode == Opcode::Conditional) continue;  // which of its branches is taken shows only then
     for (const auto called : instruction.called) STRATA_CHECK(check_evaluable(module, module[called]));
   }
   return {};

@@ -13,8 +13,8 @@ Result<Literal> evaluate(const Module& module, std::span<const Literal> argument
 /// The same for another computation of the module.
 Result<Literal> evaluate(const Module& module, const Computation& computation, std::span<const Literal> arguments);
 
-/// What `evaluate` refuses whatever the arguments are: error (Unsupported) with its place at an operator that runs for
-/// certain and that the interpreter does not have.
+/// Error (Unsupported) with its place at an operator that the interpreter does not have, in the computation or one that
+/// it calls: bodies of loops and branches too, though `evaluate` refuses these only where they run.
 Result<void> check_evaluable(const Module& module, const Computation& computation);
 
 }  // namespace strata::hlo

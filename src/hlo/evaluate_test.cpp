@@ -290,6 +290,15 @@ TEST(HloCustomCall, WhatNothingRunsIsFoundWithoutArguments) {
   EXPECT_EQ(refused("r = (f32[2], s32[2]) custom-call(x), custom_call_target=\"TopK\""), "");
   EXPECT_THAT(refused("r = f32[3] custom-call(x), custom_call_target=\"foo\""),
               testing::HasSubstr("the interpreter does not support custom-call to \"foo\""));
+  const std::string branch =
+      "HloModule m\nnever { y = f32[] parameter(0)\n ROOT z = f32[] rng(y, y) }\n"
+      "ENTRY f { x = f32[] parameter(0)\n p = pred[] parameter(1)\n"
+      " ROOT r = f32[] conditional(p, x, x), true_computation=never, false_computation=never }";
+  const auto module = parse_module(branch);
+  ASSERT_TRUE(module) << module.error().to_string();
+  const auto checked = check_evaluable(**module, (*module)->entry_computation());
+  ASSERT_FALSE(checked);
+  EXPECT_THAT(checked.error().to_string(), testing::HasSubstr("does not support rng"));
   EXPECT_THAT(refused("r = f32[3] all-reduce(x)"), testing::HasSubstr("4:8: error: the interpreter does not support"));
 }
 

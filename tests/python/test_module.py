@@ -190,7 +190,7 @@ def test_what_does_not_fit_has_a_remedy(softmax, x):
 def test_errors_have_place_and_remedy():
     with pytest.raises(strata.Error, match=r"^<hlo>:\d+:\d+: unknown operator 'divde'\n  docs/hlo.md lists"):
         strata.compile_hlo(SOFTMAX.replace("divide", "divde"), target="cpu")
-    # What nothing can run is refused when it is compiled, also within a loop; what is perhaps not run is not.
+    # What nothing can run is refused when it is compiled, also within a loop and a branch, as XLA does.
     for operator, message in (
         ('custom-call(x), custom_call_target="foo"', r'does not support custom-call to "foo"\n  docs/hlo.md lists'),
         ("rng(x, x), distribution=rng_uniform", r"does not support rng\n  docs/hlo.md lists"),
@@ -211,8 +211,8 @@ def test_errors_have_place_and_remedy():
             "ENTRY e { x = f32[] parameter(0)\n p = pred[] parameter(1)\n"
             " ROOT y = f32[] conditional(p, x, x), true_computation=never, false_computation=taken }"
         )
-        made = strata.compile_hlo(branch, target="cpu")
-        np.testing.assert_array_equal(made(np.float32(2).reshape(()), np.array(False))[0], -2)
+        with pytest.raises(strata.Error, match="the interpreter " + message):
+            strata.compile_hlo(branch, target="cpu")
     with pytest.raises(strata.Error, match="target 'tpu' is none of 'auto', 'cpu', 'gpu'"):
         strata.compile_hlo(SOFTMAX, target="tpu")
 
