@@ -28,8 +28,8 @@ ProductCut cut_product(const std::vector<int64_t>& sizes, int64_t terms, const P
 
 /// Into how many tasks the columns of matrices, `sizes` of each, are cut, which divides all sizes and leaves a task at
 /// most `most_columns`; 0: nothing does. First those whose tasks have multiples of 4 columns of each matrix, a tagged
-/// word; of these the ones whose tasks, where they come in several rounds, have 16 to 128 columns; then the one with the
-/// fewest columns for the busiest worker, where a task counts as four columns more; then the fewest rounds.
+/// word; of these the ones whose tasks, where they come in several rounds, have 16 to 128 columns; then the one with
+/// the fewest columns for the busiest worker, where a task counts as four columns more; then the fewest rounds.
 int64_t tasks_of_columns(const std::vector<int64_t>& sizes, int64_t workers, int64_t most_columns);
 
 /// Terms of an iteration of a product over `terms` in `rounds` of tasks of so many columns: a multiple of 16 that
