@@ -93,8 +93,8 @@ class Sharing : ProductPartsRewriter {
     const auto results = static_cast<double>(it.shape.element_count());
     std::optional<ProductCut> best;
     double shortest = 0;
-    int64_t outside = 1,
-            inside = 1;  // parts of whole dimensions, and terms of one step along the dimension that is cut
+    // Parts of whole dimensions, and terms of one step along the dimension that is cut.
+    int64_t outside = 1, inside = 1;
     const std::vector<std::pair<int64_t, int64_t>> terms = terms_in_memory(it);
     for (const auto& [d, other] : terms) inside *= lhs.dim(d);
     ProductCut cut;

@@ -145,16 +145,15 @@ class SharedDivisors {
 };
 
 /// Quotients by powers of two are products, which are as exact.
-bool multiply_instead(arith::DivFOp op) {
+void multiply_instead(arith::DivFOp op) {
   auto constant = op.getRhs().getDefiningOp<arith::ConstantOp>();
   auto divisor = constant ? llvm::dyn_cast<mlir::FloatAttr>(constant.getValue()) : mlir::FloatAttr();
   llvm::APFloat inverse(0.0);
-  if (!divisor || !divisor.getValue().getExactInverse(&inverse)) return false;
+  if (!divisor || !divisor.getValue().getExactInverse(&inverse)) return;
   OpBuilder builder(op);
   const Value factor = builder.create<arith::ConstantOp>(op.getLoc(), builder.getFloatAttr(op.getType(), inverse));
   op.replaceAllUsesWith(builder.create<arith::MulFOp>(op.getLoc(), op.getLhs(), factor).getResult());
   op.erase();
-  return true;
 }
 
 /// The float of 16 bits that an f32 was widened from, or that has a constant's value.

@@ -67,13 +67,6 @@ std::string lines(std::string_view statements, std::string_view indent) {
   return text;
 }
 
-/// The greatest divisor of `count` that is at most `most`.
-int64_t greatest_divisor(int64_t count, int64_t most) {
-  int64_t divisor = std::min(count, most);
-  while (count % divisor != 0) --divisor;
-  return divisor;
-}
-
 /// Into how many splits, at most `most`, tiles are dealt: so that a warp has the fewest one after the other, and of
 /// these the greatest number.
 int64_t splits_of_tiles(int64_t tiles, int64_t most, int64_t warps) {

@@ -12,8 +12,8 @@ constexpr int64_t kElementBytes = 2;
 constexpr int64_t kWordColumns = 4;  // of a tagged word: tasks write whole words of a row
 
 // Of an H200, 2026-11-28 (docs/benchmarks-decoding.md); on other GPUs cuts are as right, but may not be the fastest.
-// A worker's share of the bandwidth, 4.39 TB/s over 128; stages
-// of 2 KB came every 250 ns, and stages of 12 KB took 5 % longer in all than those of 16.
+// A worker's share of the bandwidth is 4.39 TB/s over 128; stages of 2 KB came every 250 ns, and stages of 12 KB took
+// 5 % longer in all than those of 16.
 constexpr double kLoadedBytes = 34.3e9;  // per second
 constexpr double kPush = 80e-9;          // of a stage, besides its bytes
 constexpr double kLeastPush = 250e-9;
@@ -66,11 +66,13 @@ int64_t tasks_of_columns(const std::vector<int64_t>& sizes, int64_t workers, int
   return chosen;
 }
 
-int64_t warps_of_loop(int64_t loop, int64_t warps) {
-  int64_t taking = std::min(loop, warps);
-  while (warps % taking != 0) --taking;
-  return taking;
+int64_t greatest_divisor(int64_t count, int64_t most) {
+  int64_t divisor = std::min(count, most);
+  while (count % divisor != 0) --divisor;
+  return divisor;
 }
+
+int64_t warps_of_loop(int64_t loop, int64_t warps) { return greatest_divisor(warps, loop); }
 
 double worker_seconds(int64_t terms, int64_t columns, int64_t cut, int64_t warps, int64_t rounds) {
   const int64_t iterations = terms / cut, taking = warps_of_loop(iterations, warps);

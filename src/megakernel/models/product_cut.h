@@ -38,6 +38,9 @@ int64_t tasks_of_columns(const std::vector<int64_t>& sizes, int64_t workers, int
 /// iterations, the best of those.
 int64_t terms_of_iteration(int64_t terms, int64_t columns, const ProductLimits& limits, int64_t rounds = 1);
 
+/// The greatest divisor of `count` that is at most `most`.
+int64_t greatest_divisor(int64_t count, int64_t most);
+
 /// How many of a task's warps take the iterations of a loop in turn: as many as there are iterations, but a divisor, so
 /// that their sums are added in whole rounds. The loop need not be a multiple; the last round is short then.
 int64_t warps_of_loop(int64_t loop, int64_t warps);
