@@ -45,8 +45,9 @@ struct HostDecode {
   int64_t intermediate = 128;
 
   std::string name() const {
-    return fmt::format("{}_batch{}_splits{}{}_{}_{}_{}", family == ModelFamily::Qwen3 ? "qwen3" : "llama", batch,
-                       splits, untagged ? "_untagged" : "", machine, vocabulary, intermediate);
+    return fmt::format("{}_batch{}_splits{}{}{}_{}_{}_{}", family == ModelFamily::Qwen3 ? "qwen3" : "llama", batch,
+                       splits, capacity > 128 ? "_long" : "", untagged ? "_untagged" : "", machine, vocabulary,
+                       intermediate);
   }
   friend std::ostream& operator<<(std::ostream& out, const HostDecode& one) { return out << one.name(); }
 };
@@ -241,8 +242,9 @@ TEST_P(PromptDecodes, HaveTheTokensOfOneByOne) {
   ASSERT_TRUE(made) << made.error().to_string();
   DecodeSession& session = **made;
   std::vector<std::vector<int>> prompts(static_cast<size_t>(decode.batch));
+  const size_t shortest = decode.capacity > 128 ? 53 : 21;  // more than a tile of the cache
   for (size_t s = 0; s < prompts.size(); ++s)
-    for (size_t n = 0; n < 21 + 3 * s; ++n) prompts[s].push_back(static_cast<int>((n * 31 + s * 57 + 3) % 256));
+    for (size_t n = 0; n < shortest + 3 * s; ++n) prompts[s].push_back(static_cast<int>((n * 31 + s * 57 + 3) % 256));
   const auto expected = one_by_one(session, prompts);
   const int64_t end = session.position();
   EXPECT_EQ(session.prompt_positions(), 1);
@@ -272,6 +274,7 @@ TEST_P(PromptDecodes, HaveTheTokensOfOneByOne) {
 
 INSTANTIATE_TEST_SUITE_P(TinyModels, PromptDecodes,
                          testing::Values(std::tuple{HostDecode{ModelFamily::Qwen3, 1, 128, 4, 2}, StepForm::Megakernel},
+                                         std::tuple{HostDecode{ModelFamily::Qwen3, 1, 256, 2, 1}, StepForm::Megakernel},
                                          std::tuple{HostDecode{ModelFamily::Llama, 2, 128, 4, 2}, StepForm::Graph}),
                          [](const auto& test) {
                            return std::get<0>(test.param).name() +
@@ -318,6 +321,7 @@ INSTANTIATE_TEST_SUITE_P(TinyModels, HostDecodes,
                                          HostDecode{ModelFamily::Qwen3, 2, 64, 2, 1},
                                          HostDecode{ModelFamily::Qwen3, 1, 72, 2, 1},
                                          HostDecode{ModelFamily::Llama, 1, 32, 2, 1},
+                                         HostDecode{ModelFamily::Qwen3, 1, 256, 2, 1},
                                          HostDecode{ModelFamily::Llama, 2, 128, 4, 2, false, "sm_80"},
                                          HostDecode{ModelFamily::Qwen3, 2, 128, 4, 1, true},
                                          HostDecode{ModelFamily::Llama, 1, 128, 4, 4, true},

@@ -18,7 +18,7 @@ namespace {
 constexpr int64_t kWordBytes = 16;    // a tagged word, with
 constexpr int64_t kDataBytes = 8;     // of data
 constexpr int64_t kElementBytes = 2;  // bfloat16
-constexpr int64_t kTileKeys = 16;     // positions of a tile of the cache
+constexpr int64_t kTileKeys = 16;     // positions of the smallest tile of a cache
 constexpr int64_t kPlace = 1024;      // what tiles in scratch memory are aligned to
 constexpr int64_t kTeam = 256;        // threads that compute
 constexpr int64_t kDrawScratchBytes = 8192;
@@ -39,7 +39,7 @@ class DecodeImageBuilder {
         machine_(machine),
         target_(target),
         rows_(rows),
-        tasks_{.workers = machine.workers, .splits = rows.splits} {}
+        tasks_{.workers = machine.workers, .splits = rows.splits, .keys = rows.keys} {}
 
   Result<DecodeImage> run() {
     STRATA_CHECK(check());
@@ -443,6 +443,7 @@ class DecodeImageBuilder {
     const std::vector<int64_t>& grid = op.operation().body->launch().grid;
     const int cache = tensor(in_layer("cache"), {grid[0], grid[1], grid[2], code->iterations}, TensorClass::History,
                              code->stage_bytes);
+    made_.keys = shape_.capacity / (grid[0] * code->iterations);
     const bool norms = c_.family == ModelFamily::Qwen3;
     std::vector<int> arguments{words_of("Q"), words_of("K"), words_of("V"), cosines_, sines_};
     for (const char* name : {"self_attn.q_norm.weight", "self_attn.k_norm.weight"})

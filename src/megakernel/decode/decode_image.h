@@ -67,6 +67,7 @@ struct DecodeImage {
   /// Of all buffers.
   int64_t bytes() const;
   int64_t floor_bytes = 0;  ///< weights that every step reads, without the cache
+  int64_t keys = 0;         ///< of a tile of a cache
 
   /// The device text of an image whose functions have these names, in the order of their numbers: block functions and
   /// task_switch. Behind the runtime's core.
@@ -77,8 +78,10 @@ struct DecodeImage {
 /// sequence r / each; all positions of a sequence lie in one tile of its cache. It ends with the last layer, since no
 /// token follows from it.
 struct PromptRows {
-  int64_t each = 1;    ///< positions of a sequence: a divisor of 16; 1: it is no such step
-  int64_t splits = 0;  ///< of attention: those of the steps that make tokens, with which it shares caches
+  int64_t each = 1;  ///< positions of a sequence: a divisor of 16; 1: it is no such step
+  /// Of attention, as in the steps that make tokens, with which it shares caches (DecodeTasks).
+  int64_t splits = 0;
+  int64_t keys = 0;
 };
 
 /// Errors: those of decode_operators, of task_code and of check_task_sizes.

@@ -9,7 +9,7 @@
 namespace strata::megakernel {
 namespace {
 
-constexpr int64_t kTileKeys = 16;  // positions of a tile of the cache, which all of a step's lie in
+constexpr int64_t kTileKeys = 16;  // positions of the smallest tile of a cache: all of a step's lie in one tile
 
 int64_t splits_of(const DecodeImage& image) {
   for (const Operator& op : image.operators.operators)
@@ -36,7 +36,7 @@ Result<std::unique_ptr<PromptStep>> PromptStep::make(const DecodeTarget& target,
   for (int64_t each = most < 2 ? 1 : static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(most))); each > 1;
        each /= 2) {
     auto image = decode_image(config, {options.batch * each, options.capacity, DType::BF16}, machine, target.machine(),
-                              {each, splits_of(step)});
+                              {each, splits_of(step), step.keys});
     if (!image || !have_one_packing(step, *image)) continue;
     made->each_ = each;
     made->image_ = std::move(*image);

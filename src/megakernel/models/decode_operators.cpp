@@ -13,9 +13,11 @@
 namespace strata::megakernel {
 namespace {
 
-constexpr int64_t kKeysOfIteration = 16;
 constexpr int64_t kProductDepth = 16;  // of a tensor core instruction
-constexpr int64_t kTileRows = 8;       // tiles in shared memory have one row or multiples of so many
+/// Of a cache: the loader, one thread, takes about 0.25 µs for a stage. So long an SM's share of the memory's rate
+/// takes for 8 KB: with tiles of 4 KB (Llama-3.2-1B) caches came at half that rate (docs/benchmarks-decoding.md).
+constexpr int64_t kLeastTileBytes = 8192;
+constexpr int64_t kTileRows = 8;  // tiles in shared memory have one row or multiples of so many
 constexpr int64_t kElementBytes = 2;
 constexpr int64_t kWordColumns = 4;  // of a tagged word: tasks write whole words of a row
 
@@ -85,6 +87,15 @@ int64_t splits_of_tiles(int64_t tiles, int64_t most, int64_t warps) {
 /// Tasks of attention that a key-value head of a sequence has at most, so that all workers have one.
 int64_t tasks_of_head(const ModelConfig& config, int64_t batch, int64_t workers) {
   return std::max<int64_t>(workers / (batch * config.num_key_value_heads), 1);
+}
+
+/// keys_of_iteration, whether they divide the positions or not.
+int64_t wanted_keys(const ModelConfig& config, int64_t batch, int64_t positions, const DecodeTasks& tasks) {
+  const int64_t tiles = tasks_of_head(config, batch, tasks.workers) * tasks.warps;
+  const int64_t key_bytes = 2 * config.head_dim * kElementBytes;  // and its value's
+  int64_t keys = kProductDepth;
+  while (keys * key_bytes < kLeastTileBytes && positions / (2 * keys) >= tiles) keys *= 2;
+  return keys;
 }
 
 /// A matrix of a product, [columns, terms] as it lies in memory, and the name of its weight.
@@ -256,10 +267,11 @@ class OperatorWriter {
   /// Online softmax over tiles of keys, and one task more for each split of them (FlashDecoding).
   Result<std::vector<OperatorText>> attention() const {
     const int64_t heads = c_.num_key_value_heads, group = c_.group(), d = c_.head_dim;
-    const int64_t tiles = capacity_ / kKeysOfIteration;
-    if (capacity_ % kKeysOfIteration != 0 || tiles < 2) {
+    const int64_t keys = tasks_.keys > 0 ? tasks_.keys : keys_of_iteration(c_, b_, capacity_, tasks_);
+    const int64_t tiles = capacity_ / keys;
+    if (capacity_ % keys != 0 || tiles < 2) {
       return with_remedy(unsupported("attention over {} positions", capacity_),
-                         fmt::format("take a multiple of {}, from {} on", kKeysOfIteration, 2 * kKeysOfIteration));
+                         fmt::format("take a multiple of {}, from {} on", keys, 2 * keys));
     }
     const int64_t of_head = tasks_of_head(c_, b_, tasks_.workers);
     const int64_t splits =
@@ -362,10 +374,17 @@ int64_t DecodeOperator::stage_bytes() const {
   return bytes;
 }
 
+int64_t keys_of_iteration(const ModelConfig& config, int64_t batch, int64_t capacity, const DecodeTasks& tasks) {
+  int64_t keys = wanted_keys(config, batch, capacity, tasks);
+  while (keys > kProductDepth && capacity % keys != 0) keys /= 2;
+  return keys;
+}
+
 int64_t cache_positions(const ModelConfig& config, int64_t batch, int64_t positions, const DecodeTasks& tasks) {
-  const int64_t tiles = std::max<int64_t>((positions + kKeysOfIteration - 1) / kKeysOfIteration, 2);
+  const int64_t keys = wanted_keys(config, batch, positions, tasks);
+  const int64_t tiles = std::max<int64_t>((positions + keys - 1) / keys, 2);
   const int64_t splits = std::min(tasks_of_head(config, batch, tasks.workers), tiles / 2);
-  return (tiles + splits - 1) / splits * splits * kKeysOfIteration;
+  return (tiles + splits - 1) / splits * splits * keys;
 }
 
 Result<DecodeOperators> decode_operators(const ModelConfig& config, const DecoderShape& shape, DecoderPart part,

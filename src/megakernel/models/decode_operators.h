@@ -36,6 +36,7 @@ struct DecodeTasks {
   /// Of a worker's scratch memory, at most. An iteration's activations of all warps take up to three quarters of it.
   int64_t scratch_bytes = 65536;
   int64_t splits = 0;  ///< of attention; 0: as many as the workers take
+  int64_t keys = 0;    ///< of an iteration of attention; 0: keys_of_iteration()'s
 };
 
 /// One block graph. A tensor has one name in all operators and parts. What attention hands to combine is in f32, the
@@ -68,11 +69,16 @@ struct DecodeOperators {
 /// is added up beside the products, and the division by the root follows the loop, as SiLU and residuals do. The gain
 /// multiplies x, as it varies along what is summed over.
 ///
-/// Error (Unsupported) for RotaryQk, which moves elements; where attention's capacity is no multiple of 16, an
-/// iteration, or less than two; and where what a product sums over cannot be cut into iterations. (InvalidInput)
-/// without workers or warps, and as decoder_part.
+/// Error (Unsupported) for RotaryQk, which moves elements; where attention's capacity is no multiple of an
+/// iteration's keys, or less than two iterations; and where what a product sums over cannot be cut into iterations.
+/// (InvalidInput) without workers or warps, and as decoder_part.
 Result<DecodeOperators> decode_operators(const ModelConfig& config, const DecoderShape& shape, DecoderPart part,
                                          const DecodeTasks& tasks = {});
+
+/// Keys of an iteration of attention over so many positions: as many as a tensor core takes, 16, or twice or four times
+/// as many: as long as the loader takes longer for a tile of a cache than the memory does, each warp of each task has a
+/// tile where the cache is full, and they divide the capacity.
+int64_t keys_of_iteration(const ModelConfig& config, int64_t batch, int64_t capacity, const DecodeTasks& tasks = {});
 
 /// Positions that a cache is given so that it holds `positions` at least: as many iterations of attention more as it
 /// takes until each of a key-value head's tasks has equally many. Any number of them is right; but tasks are a divisor

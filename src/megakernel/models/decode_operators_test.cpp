@@ -222,14 +222,29 @@ TEST(DecodeOperators, ShareAttentionOfAnyLength) {
     SCOPED_TRACE(fmt::format("{} heads, batch {}, {} workers, {} positions for {}", config.num_key_value_heads, batch,
                              tasks.workers, positions, asked));
     ASSERT_GE(positions, std::max<int64_t>(asked, 32));
-    EXPECT_LT(positions, std::max<int64_t>(asked, 32) + 16 * of_head + 16);
+    const int64_t keys = keys_of_iteration(config, batch, positions, tasks);
+    EXPECT_LT(positions, std::max<int64_t>(asked, 32) + keys * of_head + keys);
     const auto made = value_of(decode_operators(config, {batch, positions}, DecoderPart::Attention, tasks));
     const DecodeOperator& op = made.operators.front();
     // No warp has more iterations than if all of them were dealt to all warps at once, each task's last round aside.
-    const int64_t tiles = positions / 16, warps = of_head * tasks.warps;
+    const int64_t tiles = positions / keys, warps = of_head * tasks.warps;
     const int64_t rounds = (op.stages() + op.schedule.loop_warps - 1) / op.schedule.loop_warps;
     EXPECT_LE(rounds, (tiles + warps - 1) / warps + 1);
   }
+}
+
+/// Tiles of narrow heads have more keys where there are enough of them, and divide the cache.
+TEST(DecodeOperators, GiveTilesOfNarrowHeadsMoreKeys) {
+  ModelConfig config = *preset_config("llama-3.2-1b");  // 8 key-value heads of 64
+  EXPECT_EQ(keys_of_iteration(config, 1, 1024), 16) << "16 tasks of 8 warps have one tile of 16 each at most";
+  EXPECT_EQ(keys_of_iteration(config, 1, 4096), 32);
+  EXPECT_EQ(keys_of_iteration(config, 16, 512), 32);
+  EXPECT_EQ(keys_of_iteration(config, 16, 528), 16) << "no multiple of 32";
+  EXPECT_EQ(cache_positions(config, 16, 528), 544);
+  config.head_dim = 32;
+  EXPECT_EQ(keys_of_iteration(config, 16, 512), 64);
+  config.head_dim = 128;
+  EXPECT_EQ(keys_of_iteration(config, 16, 4096), 16);
 }
 
 /// Also few workers take any model: a task is as narrow as its stages need, and a worker has several.

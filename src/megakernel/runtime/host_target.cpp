@@ -187,7 +187,7 @@ void HostKernel::start_threads() {
   for (int w = 0; w < image_.workers; ++w) {
     if (w == options_.absent_worker) continue;
     const WorkerMemory<HostPlatform> memory = workers_[w]->memory();
-    start([=, this](HostPlatform& platform, FunctionTable&) { run_control(platform, program_, memory, w); });
+    start([=, this](HostPlatform& platform, FunctionTable&) { run_control<kProfile>(platform, program_, memory, w); });
     start([=, this](HostPlatform& platform, FunctionTable& table) {
       run_load<kProfile>(platform, program_, memory, w, table);
     });

@@ -51,6 +51,32 @@ TEST(Timeline, IsOfTheLastWholeStep) {
   EXPECT_DOUBLE_EQ(timeline->idle, 1 - 14.0 / 20);
 }
 
+TEST(Timeline, SaysWhatDependencesTake) {
+  Plan plan = small_plan();
+  plan.events = {{.triggers = 1}, {.triggers = 2}};
+  plan.tasks[0].signal = plan.tasks[1].signal = 1;
+  plan.tasks[2].waits = {1};
+  // Worker 0 ends its first task after worker 1 has ended its own: the last task waits for nothing.
+  const auto none = step_timeline(plan, kRecorded);
+  ASSERT_TRUE(none) << none.error().to_string();
+  EXPECT_DOUBLE_EQ(none->dependences, 0);
+  // The second task waits for the first one from the step's begin on. Since it ended sooner, its own end is the limit.
+  plan.tasks[0].signal = 0;
+  plan.tasks[1].waits = {0};
+  const auto within = step_timeline(plan, kRecorded);
+  ASSERT_TRUE(within) << within.error().to_string();
+  EXPECT_DOUBLE_EQ(within->dependences, 6.0 / 20);
+  ASSERT_EQ(within->shares[1].function, "sum");
+  EXPECT_DOUBLE_EQ(within->shares[1].wait, 6);
+  // A worker that was busy loses only what is left: the last task's waits from 8 to 9 µs.
+  std::vector<TracedTask> later(kRecorded.begin(), kRecorded.end());
+  later[5] = record(1, Role::Compute, 1, 2, 4000, 11'000);
+  plan.tasks[1].waits = {};
+  const auto after = step_timeline(plan, later);
+  ASSERT_TRUE(after) << after.error().to_string();
+  EXPECT_DOUBLE_EQ(after->dependences, 1.0 / 20);
+}
+
 TEST(Timeline, SpreadsTheBytesOfLoadsOverTheirTime) {
   const auto timeline = step_timeline(small_plan(), kRecorded);
   ASSERT_TRUE(timeline);

@@ -4,14 +4,16 @@
 // compares what load and compute did.
 #pragma once
 
+#include "megakernel/runtime/core/profile.h"
 #include "megakernel/runtime/core/ring.h"
 
 namespace strata::megakernel {
 
-template <class Platform>
+template <bool kProfile, class Platform>
 class Control {
  public:
-  STRATA_DEVICE Control(Context<Platform>& c, const WorkerMemory<Platform>& memory) : c_(c), memory_(memory) {}
+  STRATA_DEVICE Control(Context<Platform>& c, const WorkerMemory<Platform>& memory)
+      : c_(c), memory_(memory), profile_(c) {}
 
   STRATA_DEVICE void run() {
     if (start_together(c_) == Verdict::Ready) {
@@ -98,7 +100,7 @@ class Control {
       return c_.left;
     }
     taken_entry_ = true;
-    if (at_.round > 0) compare(entry);
+    if (at_.round > 0) finish(entry);
     return c_.left;
   }
 
@@ -110,7 +112,13 @@ class Control {
     for (int i = 0; i < kMostArguments; ++i) entry.arguments[i] = op.arguments[i];
   }
 
-  /// Whether load and compute, which are both done with a task, used the same stages.
+  /// A task that load and compute are both done with.
+  STRATA_DEVICE void finish(const Descriptor& entry) {
+    profile_.record(entry);
+    compare(entry);
+  }
+
+  /// Whether load and compute used the same stages.
   STRATA_DEVICE void compare(const Descriptor& entry) {
     for (int i = 0; i < 2 && c_.left != Verdict::Abort; ++i) {
       if (entry.used[i] == entry.filled[i]) continue;
@@ -142,7 +150,7 @@ class Control {
     }
     for (; kept > 0; --kept) {
       // Not of a step that did not come.
-      if (reached(last, memory_.list[place].epoch)) compare(memory_.list[place]);
+      if (reached(last, memory_.list[place].epoch)) finish(memory_.list[place]);
       place = place + 1 == entries ? 0 : place + 1;
     }
   }
@@ -196,6 +204,7 @@ class Control {
   Cursor at_;
   bool taken_entry_ = false;
   unsigned taken_ = 0;  ///< from the queue just in time
+  Profile<kProfile, Platform> profile_;
 };
 
 }  // namespace strata::megakernel

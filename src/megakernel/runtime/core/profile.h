@@ -1,36 +1,49 @@
 // Begin and end of tasks, by worker and role. Where kProfile is false nothing of it is compiled.
+//
+// A role leaves its times in the task's entry of the list, in shared memory, and control brings them to device memory
+// when both roles are done with the entry. So the roles that a step waits for only read the clock.
 #pragma once
 
 #include "megakernel/runtime/core/spin.h"
 
 namespace strata::megakernel {
 
-/// Of one role; its leader alone uses it.
+/// By one thread of load or of compute.
+template <bool kProfile, class Platform>
+STRATA_DEVICE void note_begin(Context<Platform>& c, Descriptor& entry) {
+  if constexpr (kProfile) entry.begin[static_cast<int>(c.role) - 1] = c.platform.clock();
+}
+/// Before the role gives the entry back.
+template <bool kProfile, class Platform>
+STRATA_DEVICE void note_end(Context<Platform>& c, Descriptor& entry) {
+  if constexpr (kProfile) entry.end[static_cast<int>(c.role) - 1] = c.platform.clock();
+}
+
+/// Of a worker, for control.
 template <bool kProfile, class Platform>
 class Profile {
  public:
   STRATA_DEVICE explicit Profile(Context<Platform>& c) : c_(c) {}
 
-  STRATA_DEVICE void begin() {
-    if constexpr (kProfile) began_ = c_.platform.clock();
-  }
-  /// Records the task of the context; what does not fit is counted.
-  STRATA_DEVICE void end() {
+  /// Records what both roles have left in an entry; what does not fit is counted.
+  STRATA_DEVICE void record(const Descriptor& entry) {
     if constexpr (kProfile) {
       const Program<Platform>& program = c_.program;
       if (program.profile == nullptr) return;
-      const int buffer = c_.index * (kWorkerRoles - 1) + static_cast<int>(c_.role) - 1;
-      if (count_ < program.profile_capacity) {
-        program.profile[static_cast<unsigned long long>(buffer) * program.profile_capacity + count_] = {
-            c_.task, c_.epoch, began_, c_.platform.clock()};
+      for (int role = 0; role < kWorkerRoles - 1; ++role) {
+        const int buffer = c_.index * (kWorkerRoles - 1) + role;
+        if (count_ < program.profile_capacity) {
+          program.profile[static_cast<unsigned long long>(buffer) * program.profile_capacity + count_] = {
+              entry.record.task, entry.epoch, entry.begin[role], entry.end[role]};
+        }
+        program.profiled[buffer] = count_ + 1;
       }
-      program.profiled[buffer] = ++count_;
+      ++count_;
     }
   }
 
  private:
   Context<Platform>& c_;
-  unsigned long long began_ = 0;
   unsigned count_ = 0;
 };
 

@@ -43,6 +43,9 @@ struct Descriptor : QueuedTask {
   unsigned epoch;
   unsigned filled[2];  ///< stages that load filled, and where the next one could begin in the ring
   unsigned used[2];    ///< the same of compute
+  /// Of load and of compute, where they are recorded (profile.h).
+  unsigned long long begin[2];
+  unsigned long long end[2];
 };
 
 /// Tasks just in time that wait for the same events.

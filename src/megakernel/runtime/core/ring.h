@@ -59,10 +59,6 @@ class LoadSide {
   STRATA_DEVICE void push(const void* from, unsigned bytes, unsigned stages = 1, unsigned stride = 0) {
     const Program<Platform>& program = c_.program;
     const Run run{static_cast<const unsigned char*>(from), bytes, stages, stride};
-    if (notes_) {
-      if (next_run_.stages == 0) next_run_ = run;
-      return;
-    }
     ++pushed_;
     const unsigned room = stage_room(bytes);
     const unsigned begin = begin_of(program, at_, room);
@@ -97,7 +93,7 @@ class LoadSide {
   /// Before the first load of what earlier steps wrote (history): waits until the step before has ended. Constants need
   /// no such wait.
   STRATA_DEVICE void wait_for_history() {
-    if (notes_ || history_ == c_.epoch || poll_step(c_, c_.epoch) != Verdict::Ready) return;
+    if (history_ == c_.epoch || poll_step(c_, c_.epoch) != Verdict::Ready) return;
     c_.platform.acquire_for_copies();
     history_ = c_.epoch;
   }
@@ -107,21 +103,10 @@ class LoadSide {
   STRATA_DEVICE unsigned epoch() const { return c_.epoch; }
   STRATA_DEVICE bool left() const { return c_.left != Verdict::Ready; }
 
-  /// Around a task's loads. `next`: calls the load of the task after it, if that is listed: where its first run lies
-  /// is noted, and nothing is copied.
-  template <class Next>
-  STRATA_DEVICE void begin_task(const Next& next) {
-    pushed_ = 0;
-    asked_ = next_asked_;
-    next_run_ = {};
-    next_asked_ = 0;
-    if (c_.program.ahead_bytes == 0) return;
-    notes_ = true;
-    next();
-    notes_ = false;
-  }
+  /// Around a task's loads.
   STRATA_DEVICE void begin_task() {
-    begin_task([] {});
+    pushed_ = 0;
+    asked_ = 0;
   }
   STRATA_DEVICE void end_task(Descriptor& entry) const {
     entry.filled[0] = pushed_;
@@ -169,23 +154,17 @@ class LoadSide {
     used_ -= frees ? taken : 0;
   }
   /// Compute is not done with the oldest stage. Device memory would rest meanwhile, as far as this worker is concerned:
-  /// the rest of the task's run, then the next task's first one, comes to the second-level cache, at about the worker's
-  /// share of the memory, so that it delays what others wait for by little.
+  /// the rest of the task's run comes to the second-level cache, at about the worker's share of the memory, so that it
+  /// delays what others wait for by little. Not the next task's: to find it takes longer than it saves
+  /// (docs/benchmarks-decoding.md).
   STRATA_DEVICE void ask_ahead(const Run& run) {
-    const unsigned ahead = c_.program.ahead_bytes;
-    const unsigned own = run.in_all() < ahead ? run.in_all() : ahead;
-    const unsigned of_next = next_run_.in_all() < ahead - own ? next_run_.in_all() : ahead - own;
-    const bool is_own = asked_ < own;
-    const Run of = is_own ? run : next_run_;
-    const unsigned asked = is_own ? asked_ : next_asked_;
-    const unsigned end = is_own ? own : of_next;
-    if (asked >= end) return;
-    const unsigned in_stage = asked % of.bytes;
-    unsigned bytes = of.bytes - in_stage < kAsk ? of.bytes - in_stage : kAsk;
-    bytes = end - asked < bytes ? end - asked : bytes;
-    c_.platform.prefetch(of.from + static_cast<unsigned long long>(asked / of.bytes) * of.stride + in_stage, bytes);
-    asked_ += is_own ? bytes : 0;
-    next_asked_ += is_own ? 0 : bytes;
+    const unsigned end = run.in_all() < c_.program.ahead_bytes ? run.in_all() : c_.program.ahead_bytes;
+    if (asked_ >= end) return;
+    const unsigned in_stage = asked_ % run.bytes;
+    unsigned bytes = run.bytes - in_stage < kAsk ? run.bytes - in_stage : kAsk;
+    bytes = end - asked_ < bytes ? end - asked_ : bytes;
+    c_.platform.prefetch(run.from + static_cast<unsigned long long>(asked_ / run.bytes) * run.stride + in_stage, bytes);
+    asked_ += bytes;
   }
   STRATA_DEVICE void land() {
     flying_bytes_ -= memory_.stages[pair_of(c_.program, landed_)].bytes;
@@ -197,10 +176,7 @@ class LoadSide {
 
   Context<Platform>& c_;
   const WorkerMemory<Platform>& memory_;
-  Run next_run_;               ///< the first one of the next task
   unsigned asked_ = 0;         ///< bytes of the run's next stages that the second-level cache was asked for
-  unsigned next_asked_ = 0;    ///< the same of next_run_
-  bool notes_ = false;         ///< push notes the run, and copies nothing
   unsigned next_ = 0;          ///< the stage to fill
   unsigned landed_ = 0;        ///< the first whose copy counts in the window
   unsigned released_ = 0;      ///< the first that compute is not known to be done with

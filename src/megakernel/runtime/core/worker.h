@@ -9,16 +9,15 @@
 #pragma once
 
 #include "megakernel/runtime/core/control.h"
-#include "megakernel/runtime/core/profile.h"
 
 namespace strata::megakernel {
 
 /// By one thread.
-template <class Platform>
+template <bool kProfile, class Platform>
 STRATA_DEVICE void run_control(Platform& platform, const Program<Platform>& program,
                                const WorkerMemory<Platform>& memory, int worker) {
   Context<Platform> c{platform, program, Role::Control, worker};
-  Control<Platform>(c, memory).run();
+  Control<kProfile, Platform>(c, memory).run();
 }
 
 /// Until control has listed the next task, and takes it into the context; false: it has left, and there is none. It has
@@ -52,22 +51,14 @@ STRATA_DEVICE void run_load(Platform& platform, const Program<Platform>& program
                             int worker, Functions& functions) {
   Context<Platform> c{platform, program, Role::Load, worker};
   LoadSide<Platform> side(c, memory);
-  Profile<kProfile, Platform> profile(c);
   Cursor at;
   for (; next_task<Scope::Thread>(c, memory, at); at.advance(program.listed)) {
     Descriptor& entry = memory.list[at.place];
     // Where it leaves this wait, it still says below what it has filled: nothing.
     if ((program.without & kConstantsAhead) != 0)
       wait_for_inputs(c, false, entry.record.waits, entry.record.wait_count, c.epoch);
-    profile.begin();
-    Cursor after = at;
-    after.advance(program.listed);
-    side.begin_task([&] {
-      // An entry that control has written stays until this role has left it.
-      const Descriptor& next = memory.list[after.place];
-      if (platform.passed_yet(memory.listed[after.place], after.round) && next.record.function >= 0)
-        functions.load(next, side);
-    });
+    note_begin<kProfile>(c, entry);
+    side.begin_task();
     if (entry.record.function >= 0) {
       platform.post(memory.running[0], static_cast<unsigned>(at.place) + 1);
       functions.load(static_cast<const Descriptor&>(entry), side);
@@ -75,7 +66,7 @@ STRATA_DEVICE void run_load(Platform& platform, const Program<Platform>& program
     }
     side.end_task(entry);
     if (c.left != Verdict::Ready) break;
-    profile.end();
+    note_end<kProfile>(c, entry);
     platform.post(*memory.loaded, at.count + 1);
     platform.arrive(memory.unlisted[at.place], 1);
   }
@@ -90,7 +81,6 @@ STRATA_DEVICE void run_compute(Platform& platform, const Program<Platform>& prog
                                const WorkerMemory<Platform>& memory, int worker, Functions& functions) {
   Context<Platform> c{platform, program, Role::Compute, worker};
   ComputeSide<Platform> side(c, memory);
-  Profile<kProfile, Platform> profile(c);
   unsigned step = program.first_epoch - 1;  // the one that this worker has seen begin
   Cursor at;
   for (; next_task<Scope::Warp>(c, memory, at); at.advance(program.listed)) {
@@ -102,7 +92,7 @@ STRATA_DEVICE void run_compute(Platform& platform, const Program<Platform>& prog
       if (platform.leads()) wait_for_inputs(c, first, record.waits, record.wait_count, c.epoch);
       if (platform.any(c.left != Verdict::Ready)) break;
     }
-    if (platform.leads()) profile.begin();
+    if (platform.leads()) note_begin<kProfile>(c, entry);
     side.begin_task();
     if (record.function >= 0) {
       if (platform.leads()) platform.post(memory.running[1], static_cast<unsigned>(at.place) + 1);
@@ -114,7 +104,7 @@ STRATA_DEVICE void run_compute(Platform& platform, const Program<Platform>& prog
     if (platform.any(c.left != Verdict::Ready)) break;
     if (platform.leads()) {
       if (record.signal >= 0) platform.add_release(counter_of(program, record.signal), 1);
-      profile.end();
+      note_end<kProfile>(c, entry);
       side.end_task(entry);
       platform.post(memory.running[1], kBetweenTasks);
       platform.arrive(memory.unlisted[at.place], 1);  // nobody reads the entry from here on

@@ -61,7 +61,7 @@ STRATA_DEVICE void run_worker_thread(const Program<Platform>& program, const Wor
     run_load<kProfiled>(platform, program, worker, block, functions);
   } else if (thread == kControlThread) {
     Platform platform(false);
-    run_control(platform, program, worker, block);
+    run_control<kProfiled>(platform, program, worker, block);
   }
 }
 
