@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "page/page.h"
 #include "support/markup.h"
@@ -16,6 +17,34 @@ constexpr size_t kBandwidthParts = 200;
 
 const TaskFunction* function_of(const Plan& plan, int function) {
   return function < 0 ? nullptr : &plan.functions[static_cast<size_t>(function)];
+}
+
+/// For each compute of one step, µs from the end of its worker's previous task to the end of the last task that it
+/// waits for. 0 where that ended earlier. A worker's first task has no previous one: the step begins there.
+std::vector<double> waits_of(const Plan& plan, std::span<const StepTimeline::Bar> bars, std::span<const int> tasks) {
+  std::vector<double> ended(plan.events.size(), 0);  // its last trigger
+  for (size_t n = 0; n < bars.size(); ++n) {
+    const int signal = plan.tasks[static_cast<size_t>(tasks[n])].signal;
+    if (bars[n].role != Role::Compute || signal < 0) continue;
+    double& end = ended[static_cast<size_t>(signal)];
+    end = std::max(end, bars[n].begin + bars[n].length);
+  }
+  std::vector<size_t> order(bars.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return bars[a].begin < bars[b].begin; });
+  std::map<int, double> free;  // since when a worker has had nothing to compute
+  std::vector<double> waits(bars.size(), 0);
+  for (const size_t n : order) {
+    if (bars[n].role != Role::Compute) continue;
+    double ready = 0;
+    for (const int event : plan.tasks[static_cast<size_t>(tasks[n])].waits)
+      ready = std::max(ready, ended[static_cast<size_t>(event)]);
+    double& since = free[bars[n].worker];
+    const double end = bars[n].begin + bars[n].length;
+    waits[n] = std::max(0.0, std::min(ready, end) - since);
+    since = std::max(since, end);
+  }
+  return waits;
 }
 
 /// The canvas, what moves it, and the colours of functions, each of which can be chosen alone.
@@ -46,14 +75,16 @@ std::string drawing(const Plan& plan, const StepTimeline& timeline) {
 }
 
 std::string shares(const StepTimeline& timeline) {
-  page::Table table{"Time of all workers by block function",
-                    {{"function"}, {"tasks", true}, {"µs a task", true}, {"share of workers' time", true}},
-                    {}};
+  page::Table table{
+      "Time of all workers by block function",
+      {{"function"}, {"tasks", true}, {"µs a task", true}, {"µs of waiting", true}, {"share of workers' time", true}},
+      {}};
   const double most = timeline.shares.empty() ? 1 : std::max(timeline.shares.front().share, 1e-9);
   for (const StepTimeline::Share& share : timeline.shares) {
     table.rows.push_back({share.function,
                           page::grouped(share.tasks),
                           fmt::format("{:.2f}", share.mean),
+                          fmt::format("{:.2f}", share.wait),
                           {fmt::format("{:.1f} %", share.share * 100), share.share / most}});
   }
   return page::to_html(table);
@@ -91,9 +122,11 @@ Result<StepTimeline> step_timeline(const Plan& plan, std::span<const TracedTask>
   std::map<int, StepTimeline::Share> shares;
   const double part = made.length / kBandwidthParts;
   double busy = 0;
+  std::vector<int> drawn;  // the task of each bar
   for (const TracedTask& task : tasks) {
     const ProfileRecord& record = task.record;
     if (record.epoch != made.epoch) continue;
+    drawn.push_back(record.task);
     const int function = plan.tasks[static_cast<size_t>(record.task)].function;
     const double begin = since_first(record.begin), end = since_first(record.end);
     made.bars.push_back({task.worker, task.role, function, begin, end - begin});
@@ -119,11 +152,16 @@ Result<StepTimeline> step_timeline(const Plan& plan, std::span<const TracedTask>
     }
   }
   const double all = made.length * plan.workers;
+  const std::vector<double> waits = waits_of(plan, made.bars, drawn);
+  for (size_t n = 0; n < waits.size(); ++n)
+    if (made.bars[n].role == Role::Compute) shares[made.bars[n].function].wait += waits[n];
+  if (all > 0) made.dependences = std::accumulate(waits.begin(), waits.end(), 0.0) / all;
   for (auto& [function, share] : shares) {
     const TaskFunction* const of = function_of(plan, function);
     share.function = of == nullptr ? "empty" : of->name;
     share.share = all > 0 ? share.mean / all : 0;
     share.mean /= share.tasks;
+    share.wait /= share.tasks;
     made.shares.push_back(share);
   }
   std::sort(made.shares.begin(), made.shares.end(), [](const auto& a, const auto& b) { return a.share > b.share; });
@@ -150,8 +188,9 @@ std::string timeline_html(const Plan& plan, const StepTimeline& timeline) {
   page.facts = {fmt::format("step {}", timeline.epoch), fmt::format("{} workers", plan.workers)};
   page.lead = fmt::format(
       "A step of {} tasks takes {}. Loads bring {:.2f} TB/s in the mean, and workers compute nothing in {:.0f} % of "
-      "their time.",
-      page::grouped(static_cast<int64_t>(plan.tasks.size())), page::time(timeline.length), rate, timeline.idle * 100);
+      "their time. In {:.0f} % of it they have ended a task and the next one waits for tasks of other workers.",
+      page::grouped(static_cast<int64_t>(plan.tasks.size())), page::time(timeline.length), rate, timeline.idle * 100,
+      timeline.dependences * 100);
   page.timeline = true;
   page.data = {{"timeline-data", data.dump()}};
   page.sections = {{"step", "Step",
@@ -160,7 +199,9 @@ std::string timeline_html(const Plan& plan, const StepTimeline& timeline) {
                         {"tasks", page::grouped(static_cast<int64_t>(plan.tasks.size())),
                          fmt::format("on {} workers", plan.workers)},
                         {"loaded", page::bytes(timeline.bytes), fmt::format("{:.2f} TB/s in the mean", rate)},
-                        {"without work", fmt::format("{:.0f} %", timeline.idle * 100), "of the workers' time"}})},
+                        {"without work", fmt::format("{:.0f} %", timeline.idle * 100), "of the workers' time"},
+                        {"lost to dependences", fmt::format("{:.0f} %", timeline.dependences * 100),
+                         "of the workers' time; loads may go on"}})},
                    {"timeline", "Timeline", drawing(plan, timeline)},
                    {"functions", "Functions", shares(timeline)}};
   return page::to_html(page);

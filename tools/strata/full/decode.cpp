@@ -79,11 +79,17 @@ Result<void> check_trace(const std::string& path) {
   return check_writable(folder.empty() ? "." : folder.string(), "--trace");
 }
 
-Result<void> write_trace(const DecodeSession& session, const std::string& path) {
+/// Returns the last step that was recorded as a whole; a page needs one.
+Result<std::optional<StepTimeline>> write_trace(const DecodeSession& session, const std::string& path) {
   STRATA_TRY(const std::vector<TracedTask> tasks, session.trace());
-  if (!path.ends_with(".html")) return write_file(path, chrome_trace(session.plan(), tasks));
-  STRATA_TRY(const StepTimeline timeline, step_timeline(session.plan(), tasks));
-  return write_file(path, timeline_html(session.plan(), timeline));
+  auto timeline = step_timeline(session.plan(), tasks);
+  if (path.ends_with(".html")) {
+    if (!timeline) return tl::unexpected(timeline.error());
+    STRATA_CHECK(write_file(path, timeline_html(session.plan(), *timeline)));
+  } else {
+    STRATA_CHECK(write_file(path, chrome_trace(session.plan(), tasks)));
+  }
+  return timeline ? std::optional(*std::move(timeline)) : std::nullopt;
 }
 
 /// ms a step after `position` positions, the median of several launches.
@@ -181,7 +187,10 @@ Result<int> decode_on_gpu(const DecodeCommand& options, const DecodeRequest& req
   STRATA_TRY(const auto made, generated);
   const double seconds = std::chrono::duration<double>(Clock::now() - decoding).count();
   note_prompts(*session);
-  if (!options.trace.empty()) STRATA_CHECK(write_trace(*session, options.trace));
+  std::optional<StepTimeline> timeline;
+  if (!options.trace.empty()) {
+    STRATA_TRY(timeline, write_trace(*session, options.trace));
+  }
   // What ordinary loads reach: measured on this GPU by `strata calibrate`, else on an H200.
   const Target machine = machine_of(targets().back(), folder);
   const double bandwidth = machine.rates.memory_bandwidth;
@@ -210,6 +219,11 @@ Result<int> decode_on_gpu(const DecodeCommand& options, const DecodeRequest& req
                         {"ahead", session->shape().ahead_bytes},
                         {"prompt_positions", session->prompt_positions()},
                         {"prompt_seconds", session->prompt_seconds()}};
+  if (timeline)
+    report["trace"] = {{"step_us", timeline->length},
+                       {"loaded_bytes", timeline->bytes},
+                       {"idle", timeline->idle},
+                       {"dependences", timeline->dependences}};
   if (const auto& times = session->measured(); times && times->no_graph.empty())
     report.update({{"megakernel_ms", times->megakernel * 1e3}, {"graph_ms", times->graph * 1e3}});
   if (options.measure > 0) {
