@@ -54,12 +54,14 @@ run: build/$(RUN_PRESET)/build.ninja ## superoptimise PROGRAM for sm_90a and sm_
 frameworks: install
 	@scripts/install_frameworks.sh
 
-test: install build build/asan/build.ninja frameworks ## build, then every test but the slow ones: the core with sanitizers, the rest without
+test: install build build/asan/build.ninja build/tsan/build.ninja frameworks ## build, then every test but the slow ones: the core with sanitizers, the rest without
 	cmake --build --preset sanitized -j $(JOBS)
+	cmake --build --preset threaded -j $(JOBS)
 	@failed=0; \
 	JOBS=$(JOBS) scripts/test.sh release -LE 'slow|sanitized' || failed=1; \
 	JOBS=$(JOBS) scripts/test.sh asan -L sanitized || failed=1; \
-	if [[ $$failed -ne 0 ]]; then scripts/failed_tests.py release asan; fi; \
+	JOBS=$(JOBS) scripts/test.sh tsan -L sanitized -E '^fuzz[.]' || failed=1; \
+	if [[ $$failed -ne 0 ]]; then scripts/failed_tests.py release asan tsan; fi; \
 	exit $$failed
 
 .PHONY: sanitized
