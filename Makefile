@@ -41,6 +41,11 @@ build/core/build.ninja: CMakePresets.json | core-packages
 	cmake --preset core
 	@touch $@
 
+# `test` builds a part of it. Nobody works in it, so its files are compiled in batches.
+build/tsan/build.ninja: CMakePresets.json | packages
+	cmake --preset tsan
+	@touch $@
+
 build: build/release/build.ninja ## build everything, release
 	cmake --build --preset release -j $(JOBS)
 

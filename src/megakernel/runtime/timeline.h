@@ -30,8 +30,8 @@ struct StepTimeline {
   unsigned epoch = 0;
   double length = 0;  ///< µs from the first record's begin to the last one's end
   std::vector<Bar> bars;
-  std::vector<Share> shares;      ///< by block function, the largest first
-  double idle = 0;                ///< share of all workers' time in which no task is computed
+  std::vector<Share> shares;  ///< by block function, the largest first
+  double idle = 0;            ///< share of all workers' time in which no task is computed
   /// Share of all workers' time that dependences take: from the end of a worker's task to the end of the last task that
   /// its next one waits for, whether it waits before it begins or within, at tagged words. Loads may go on.
   double dependences = 0;
