@@ -17,23 +17,11 @@
 namespace strata::megakernel {
 namespace {
 
-/// The same program of masks that are positive: 1 + r². No other difference is made to it.
-GraphPtr with_positive_mask(const Graph& graph) {
-  std::string text = print(graph);
-  const std::string input = "  input Mask: ";
-  const size_t at = text.find(input);
-  if (at == std::string::npos) return value_of(parse_graph(text));
-  text.replace(at, input.size(), "  input MaskRoot: ");
-  const size_t after_inputs = text.find('\n', text.rfind("\n  input") + 1) + 1;
-  text.insert(after_inputs, "  MaskSquare = sqr(MaskRoot)\n  Mask = add_constant(MaskSquare, value=1)\n");
-  return value_of(parse_graph(text));
-}
-
 VerifyResult verified(const ModelConfig& config, const DecoderShape& shape, DecoderPart part, const DecodeTasks& tasks,
                       bool shrunk) {
   const DecodeOperators operators = value_of(decode_operators(config, shape, part, tasks));
   const DecoderProgram program = value_of(decoder_part(config, shape, part));
-  std::pair pair{with_positive_mask(*program.graph), with_positive_mask(*operators.graph)};
+  std::pair pair{with_positive(*program.graph, "Mask"), with_positive(*operators.graph, "Mask")};
   if (shrunk) pair = value_of(shrink(*pair.first, *pair.second));
   return value_of(verify(*pair.first, *pair.second));
 }
@@ -86,7 +74,7 @@ TEST(DecodeOperators, WithMistakesAreRefuted) {
     text.replace(at, from.size(), to);
     const GraphPtr wrong = value_of(parse_graph(text));
     const DecoderProgram program = value_of(decoder_part(config, {2, 64}, part));
-    const auto result = value_of(verify(*with_positive_mask(*program.graph), *with_positive_mask(*wrong)));
+    const auto result = value_of(verify(*with_positive(*program.graph, "Mask"), *with_positive(*wrong, "Mask")));
     EXPECT_EQ(result.verdict, Verdict::Different) << text;
   };
   refuted(DecoderPart::Attention, "accum_rescale(mixed, largest)", "accum(mixed, kind=sum)");

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "interpret/interpret.h"
+#include "ir/text.h"
 #include "megakernel/models/decode_operators.h"
 #include "megakernel/models/test_models.h"
 #include "support/random.h"
@@ -23,6 +24,19 @@ T value_of(Result<T> made) {
     std::abort();
   }
   return std::move(*made);
+}
+
+/// The same program with positive entries, 1 + r², of an input. The program itself where there is none of that name.
+inline GraphPtr with_positive(const Graph& graph, const std::string& name) {
+  std::string text = print(graph);
+  const std::string input = fmt::format("  input {}: ", name);
+  const size_t at = text.find(input);
+  if (at == std::string::npos) return value_of(parse_graph(text));
+  text.replace(at, input.size(), fmt::format("  input {}Root: ", name));
+  const size_t after_inputs = text.find('\n', text.rfind("\n  input") + 1) + 1;
+  text.insert(after_inputs,
+              fmt::format("  {0}Square = sqr({0}Root)\n  {0} = add_constant({0}Square, value=1)\n", name));
+  return value_of(parse_graph(text));
 }
 
 /// Inputs of a program: a mask of 1 at the first positions of each sequence, as many as differ by sequence, and 0
