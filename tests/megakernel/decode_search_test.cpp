@@ -3,6 +3,7 @@
 // without names, grid sizes and numbers of iterations, which a step chooses by the price (product_cut.h).
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <set>
 
 #include "ir/text.h"
@@ -19,24 +20,35 @@ namespace {
 
 using Texts = std::map<TensorId, std::string>;
 
+/// A dimension of a partial result in which parts lie beside each other, one for each block of a grid dimension that
+/// cut what is summed up. Which dimension that is, is a layout that the kernel after it reads in the same way.
+using Parts = std::map<TensorId, int64_t>;
+
 /// An operator as an expression of what it reads: operands of commutative operators sorted, squares as products, maps
-/// of the grid dimensions in `grid` alone and in that order.
-std::string expression(const Operation& op, std::vector<std::string> operands, const std::vector<size_t>& grid) {
+/// of the grid dimensions in `grid` alone and in that order; `parts` in the place of that dimension of what is saved or
+/// read.
+std::string expression(const Operation& op, std::vector<std::string> operands, const std::vector<size_t>& grid = {},
+                       std::optional<int64_t> parts = {}) {
   const bool squares = op.kind == OpKind::Sqr;
   if (squares) operands.push_back(operands[0]);
   if (op_def(op.kind).traits.commutative) std::sort(operands.begin(), operands.end());
-  std::string attributes;
+  std::string text =
+      fmt::format("{}({}", squares ? op_def(OpKind::Mul).traits.name : op.name(), fmt::join(operands, ", "));
+  const auto dimension = [&](int64_t dim) {
+    return dim == parts ? "parts" : dim == kReplicate ? "_" : std::to_string(dim);
+  };
   for (const auto& [name, value] : op.attributes.entries()) {
-    AttributeValue shown = value;
     if (name == "imap" || name == "omap") {
-      std::vector<int64_t> map;
-      for (const size_t g : grid) map.push_back(std::get<std::vector<int64_t>>(value)[g]);
-      shown = map;
+      std::vector<std::string> map;
+      for (const size_t g : grid) map.push_back(dimension(std::get<std::vector<int64_t>>(value)[g]));
+      text += fmt::format(" {}=[{}]", name, fmt::join(map, ", "));
+    } else if (name == "fmap") {
+      text += fmt::format(" fmap={}", dimension(std::get<int64_t>(value)));
+    } else {
+      text += fmt::format(" {}={}", name, to_string(value));
     }
-    attributes += fmt::format(" {}={}", name, to_string(shown));
   }
-  return fmt::format("{}({}{})", squares ? op_def(OpKind::Mul).traits.name : op.name(), fmt::join(operands, ", "),
-                     attributes);
+  return text + ")";
 }
 
 std::vector<std::string> of(const Texts& texts, const std::vector<TensorId>& ids) {
@@ -45,11 +57,38 @@ std::vector<std::string> of(const Texts& texts, const std::vector<TensorId>& ids
   return result;
 }
 
-/// What each output of a block graph is of what it reads. Grid dimensions of one block cut nothing and are left out;
-/// the others come in the order of what they cut.
-std::vector<std::string> block_structures(const Graph& body, const std::vector<std::string>& operands) {
+/// Of the results of block graphs that the loop of another one walks along: in which dimension.
+Parts parts_of(const Graph& graph) {
+  Parts parts;
+  for (const Operation& reader : graph.operations()) {
+    if (!reader.body) continue;
+    for (const Operation& op : reader.body->operations()) {
+      if (op.kind != OpKind::InIter || !op.attributes.has("fmap")) continue;
+      const auto& formals = reader.body->inputs();
+      const auto number = std::find(formals.begin(), formals.end(), op.operands[0]) - formals.begin();
+      const TensorId read = reader.operands[static_cast<size_t>(number)];
+      const int producer = graph.tensor(read).producer;
+      if (producer >= 0 && graph.operations()[static_cast<size_t>(producer)].body)
+        parts[read] = op.attributes.integer("fmap");
+    }
+  }
+  return parts;
+}
+
+/// What each result of a kernel graph's block graph is of what it reads. Grid dimensions of one block cut nothing and
+/// are left out; the others come in the order of what they cut.
+std::vector<std::string> block_structures(const Operation& kernel, const Texts& outside, const Parts& parts) {
+  const Graph& body = *kernel.body;
   Texts texts;
-  for (size_t i = 0; i < operands.size(); ++i) texts[body.inputs()[i]] = operands[i];
+  Parts inside;
+  const auto take = [&](TensorId formal, TensorId tensor) {
+    if (const auto known = parts.find(tensor); known != parts.end()) inside[formal] = known->second;
+  };
+  for (size_t i = 0; i < kernel.operands.size(); ++i) {
+    texts[body.inputs()[i]] = outside.at(kernel.operands[i]);
+    take(body.inputs()[i], kernel.operands[i]);
+  }
+  for (size_t n = 0; n < kernel.results.size(); ++n) take(body.outputs()[n], kernel.results[n]);
   std::vector<std::pair<std::set<std::string>, size_t>> cuts;
   for (size_t g = 0; g < body.launch().grid.size(); ++g) {
     if (body.launch().grid[g] == 1) continue;
@@ -64,25 +103,28 @@ std::vector<std::string> block_structures(const Graph& body, const std::vector<s
   std::sort(cuts.begin(), cuts.end());
   std::vector<size_t> grid;
   for (const auto& [what, g] : cuts) grid.push_back(g);
-  for (const Operation& op : body.operations()) texts[op.results[0]] = expression(op, of(texts, op.operands), grid);
-  std::vector<std::string> structures;
-  for (const TensorId id : body.outputs()) {
-    structures.push_back(fmt::format("block{}{{{}}}", body.launch().loop > 1 ? " loop" : "", texts.at(id)));
+  for (const Operation& op : body.operations()) {
+    const auto known = inside.find(op.kind == OpKind::InIter ? op.operands[0] : op.results[0]);
+    const std::optional<int64_t> dim = known == inside.end() ? std::optional<int64_t>{} : known->second;
+    texts[op.results[0]] = expression(op, of(texts, op.operands), grid, dim);
   }
+  std::vector<std::string> structures;
+  for (const TensorId id : body.outputs())
+    structures.push_back(fmt::format("block{}{{{}}}", body.launch().loop > 1 ? " loop" : "", texts.at(id)));
   return structures;
 }
 
 /// What each output of a kernel graph is of its inputs; `inputs` says what those are that have an entry.
 std::vector<std::string> structures(const Graph& graph, const Names& inputs = {}) {
+  const Parts parts = parts_of(graph);
   Texts texts;
   for (const TensorId id : graph.inputs()) {
     const std::string& name = graph.tensor(id).name;
     texts[id] = inputs.count(name) > 0 ? inputs.at(name) : name;
   }
   for (const Operation& op : graph.operations()) {
-    const std::vector<std::string> operands = of(texts, op.operands);
     const std::vector<std::string> results =
-        op.body ? block_structures(*op.body, operands) : std::vector<std::string>{expression(op, operands, {})};
+        op.body ? block_structures(op, texts, parts) : std::vector<std::string>{expression(op, of(texts, op.operands))};
     for (size_t n = 0; n < results.size(); ++n) texts[op.results[n]] = results[n];
   }
   return of(texts, graph.outputs());
@@ -106,7 +148,7 @@ Core core_of(const Graph& program, TensorId output) {
     const auto operand = static_cast<size_t>(op.operands[0]);
     if ((op.kind != OpKind::Transpose && op.kind != OpKind::Reshape) || !given[operand]) continue;
     given[static_cast<size_t>(op.results[0])] = true;
-    texts[op.results[0]] = expression(op, of(texts, op.operands), {});
+    texts[op.results[0]] = expression(op, of(texts, op.operands));
   }
   wanted[static_cast<size_t>(output)] = true;
   for (auto op = program.operations().rbegin(); op != program.operations().rend(); ++op) {
@@ -262,10 +304,8 @@ TEST(DecodeStructures, AttentionInOnePiece) {
                  {"sub(scores, largest)", "sub(products, largest)"}}});
 }
 
-/// With two sequences, so that partial results lie beside each other along the queries of a head; with one, the search
-/// lays them along the dimension of sequences.
 TEST(DecodeStructuresSlow, AttentionInSplits) {
-  expect_found({DecoderPart::Attention, {2, 1024}, kTasks, {2, 11}, {{"mul(powers, seen)", "mul(powers, powers)"}}});
+  expect_found({DecoderPart::Attention, {1, 1024}, kTasks, {2, 11}, {{"mul(powers, seen)", "mul(powers, powers)"}}});
 }
 
 /// Names, the order of statements and grid dimensions, and sizes that a step chooses are no part of a structure; what

@@ -105,6 +105,8 @@ struct Matrix {
   const char* weight;
 };
 
+/// Writes block graphs whose structure the search finds (tests/megakernel/decode_search_test.cpp), at the sizes of a
+/// step.
 class OperatorWriter {
  public:
   OperatorWriter(const ModelConfig& config, const DecoderShape& shape, const DecodeTasks& tasks)
