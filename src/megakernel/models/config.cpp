@@ -37,8 +37,10 @@ const Json& value_of(const Json& object, const char* key) {
 /// "'key' is VALUE", with long values cut.
 std::string shown(const char* key, const Json& value) { return fmt::format("'{}' is {}", key, shown_json(value)); }
 
-tl::unexpected<Error> missing(const char* key) {
-  return with_remedy(invalid("the configuration has no '{}'", key), kGiveTheirs);
+/// `where`: the key of the object that lacks it; none: the configuration itself.
+tl::unexpected<Error> missing(const char* key, const char* where = nullptr) {
+  const std::string object = where == nullptr ? "the configuration" : fmt::format("'{}'", where);
+  return with_remedy(invalid("{} has no '{}'", object, key), kGiveTheirs);
 }
 
 tl::unexpected<Error> only(const char* key, const Json& value, std::string_view supported) {
@@ -60,11 +62,14 @@ Value assume(ModelConfig& config, const char* key, Value value, bool in_shapes =
   return value;
 }
 
-Result<double> positive(const Json& object, const char* key) {
+/// Of the configuration itself, or of the object that is its key `where`.
+Result<double> positive(const Json& object, const char* key, const char* where = nullptr) {
   const Json& value = value_of(object, key);
-  if (value.is_null()) return missing(key);
-  if (!value.is_number() || !std::isfinite(value.get<double>()) || value.get<double>() <= 0)
-    return with_remedy(invalid("{}", shown(key, value)), "write a number above 0");
+  if (value.is_null()) return missing(key, where);
+  if (!value.is_number() || !std::isfinite(value.get<double>()) || value.get<double>() <= 0) {
+    const std::string inside = where == nullptr ? "" : fmt::format("in '{}', ", where);
+    return with_remedy(invalid("{}{}", inside, shown(key, value)), "write a number above 0");
+  }
   return value.get<double>();
 }
 
@@ -112,63 +117,102 @@ Result<void> check_what_is_not_supported(const Json& json, ModelFamily family) {
   return {};
 }
 
-/// What rope_scaling or rope_parameters, an object, says; nothing where angles are as in training.
-Result<std::optional<RopeScaling>> read_scaling(const Json& object, const char* where) {
+/// A number that a key says, and where: messages name both places of two that differ.
+struct Said {
+  double value;
+  std::string place;
+};
+
+/// What rope_scaling or rope_parameters, an object, says.
+struct RopeObject {
+  std::optional<RopeScaling> scaling;  ///< none: angles are as in training
+  std::optional<double> theta;
+};
+
+Result<RopeScaling> read_llama3(const Json& object, const char* where) {
+  RopeScaling scaling;
+  STRATA_TRY(scaling.factor, positive(object, "factor", where));
+  STRATA_TRY(scaling.low_freq_factor, positive(object, "low_freq_factor", where));
+  STRATA_TRY(scaling.high_freq_factor, positive(object, "high_freq_factor", where));
+  STRATA_TRY(const double original, positive(object, "original_max_position_embeddings", where));
+  if (original != std::floor(original) || original > 1e12)
+    return with_remedy(invalid("in '{}', 'original_max_position_embeddings' is {}", where, original),
+                       "write a number of positions");
+  scaling.original_max_position_embeddings = static_cast<int64_t>(original);
+  if (scaling.high_freq_factor <= scaling.low_freq_factor) {
+    return with_remedy(invalid("in '{}', 'high_freq_factor' is {}, and 'low_freq_factor' is {}", where,
+                               scaling.high_freq_factor, scaling.low_freq_factor),
+                       "write a high_freq_factor above the low_freq_factor");
+  }
+  return scaling;
+}
+
+Result<RopeObject> read_rope_object(const Json& object, const char* where) {
   if (!object.is_object())
     return with_remedy(invalid("{}", shown(where, object)), "write an object with a rope_type, or null");
   const Json& new_type = value_of(object, "rope_type");
-  const Json& type = new_type.is_null() ? value_of(object, "type") : new_type;
+  const Json& old_type = value_of(object, "type");
+  const Json& type = new_type.is_null() ? old_type : new_type;
   if (type.is_null()) return with_remedy(invalid("'{}' has no 'rope_type'", where), "name it: default or llama3");
+  if (!old_type.is_null() && old_type != type)
+    return with_remedy(invalid("in '{}', {}, and {}", where, shown("rope_type", type), shown("type", old_type)),
+                       "leave one of the two out");
   if (type != "default" && type != "llama3") return only("rope_type", type, "\"default\", \"llama3\"");
   const bool scaled = type == "llama3";
   constexpr std::array<std::string_view, 4> kScales{"factor", "low_freq_factor", "high_freq_factor",
                                                     "original_max_position_embeddings"};
   for (const auto& [key, value] : object.items()) {
-    if (key == "rope_type" || key == "type" || key == "rope_theta") continue;
+    if (key == "rope_type" || key == "type" || key == "rope_theta" || value.is_null()) continue;
     if (key == "partial_rotary_factor" && value == 1) continue;
     if (scaled && std::find(kScales.begin(), kScales.end(), key) != kScales.end()) continue;
     return with_remedy(unsupported("'{}' has the key '{}'", where, key),
                        fmt::format("supported for this rope_type: rope_theta{}{}", scaled ? ", " : "",
                                    scaled ? fmt::format("{}", fmt::join(kScales, ", ")) : ""));
   }
-  if (!scaled) return std::optional<RopeScaling>{};
-  RopeScaling scaling;
-  STRATA_TRY(scaling.factor, positive(object, "factor"));
-  STRATA_TRY(scaling.low_freq_factor, positive(object, "low_freq_factor"));
-  STRATA_TRY(scaling.high_freq_factor, positive(object, "high_freq_factor"));
-  STRATA_TRY(const double original, positive(object, "original_max_position_embeddings"));
-  if (original != std::floor(original) || original > 1e12)
-    return with_remedy(invalid("'original_max_position_embeddings' is {}", original), "write a number of positions");
-  scaling.original_max_position_embeddings = static_cast<int64_t>(original);
-  if (scaling.high_freq_factor <= scaling.low_freq_factor) {
-    return with_remedy(invalid("'high_freq_factor' is {}, and 'low_freq_factor' is {}", scaling.high_freq_factor,
-                               scaling.low_freq_factor),
-                       "write a high_freq_factor above the low_freq_factor");
+  RopeObject read;
+  if (!value_of(object, "rope_theta").is_null()) {
+    STRATA_TRY(read.theta, positive(object, "rope_theta", where));
   }
-  return std::optional(scaling);
+  if (scaled) {
+    STRATA_TRY(read.scaling, read_llama3(object, where));
+  }
+  return read;
 }
 
+/// Both forms of transformers, and what stands between them: a file has rope_theta beside rope_scaling, in it (as
+/// transformers 5 reads old files), or in rope_parameters. What is said twice must be the same: readers differ in which
+/// of the two they take.
 Result<void> read_rope(const Json& json, ModelConfig& config) {
-  const Json& old = value_of(json, "rope_scaling");
-  const Json& now = value_of(json, "rope_parameters");
-  std::optional<RopeScaling> scaling;
-  if (!old.is_null()) {
-    STRATA_TRY(scaling, read_scaling(old, "rope_scaling"));
+  std::vector<Said> thetas;
+  if (!value_of(json, "rope_theta").is_null()) {
+    STRATA_TRY(const double theta, positive(json, "rope_theta"));
+    thetas.push_back({theta, "the configuration"});
   }
-  config.rope_scaling = scaling;
-  const Json& theta = value_of(json, "rope_theta");
-  const bool has_new_theta = now.is_object() && !value_of(now, "rope_theta").is_null();
-  if (theta.is_null() && !has_new_theta) {
-    config.rope_theta = assume(config, "rope_theta", 10000.0);
-  } else {
-    STRATA_TRY(config.rope_theta, positive(has_new_theta ? now : json, "rope_theta"));
+  std::vector<std::optional<RopeScaling>> scalings;
+  for (const char* where : {"rope_scaling", "rope_parameters"}) {
+    const Json& object = value_of(json, where);
+    if (object.is_null()) continue;
+    STRATA_TRY(const RopeObject read, read_rope_object(object, where));
+    scalings.push_back(read.scaling);
+    if (read.theta) thetas.push_back({*read.theta, fmt::format("'{}'", where)});
   }
-  if (now.is_null()) return {};
-  STRATA_TRY(config.rope_scaling, read_scaling(now, "rope_parameters"));
-  if ((!old.is_null() && scaling != config.rope_scaling) || (!theta.is_null() && theta != config.rope_theta)) {
-    return with_remedy(invalid("'rope_parameters' differs from 'rope_theta' and 'rope_scaling'"),
-                       "leave one of the two forms out");
+  for (const Said& one : thetas) {
+    if (one.value != thetas[0].value)
+      return with_remedy(
+          invalid("'rope_theta' is {} in {} and {} in {}", thetas[0].value, thetas[0].place, one.value, one.place),
+          "leave the wrong one out");
   }
+  if (scalings.size() == 2 && scalings[0] != scalings[1])
+    return with_remedy(invalid("'rope_parameters' differs from 'rope_scaling'"), "leave one of the two out");
+  if (!scalings.empty()) config.rope_scaling = scalings[0];
+  config.rope_theta = thetas.empty() ? assume(config, "rope_theta", 10000.0) : thetas[0].value;
+  // Of longrope, where it is no part of the object; some readers take it for llama3's as well.
+  const Json& original = value_of(json, "original_max_position_embeddings");
+  if (config.rope_scaling && !original.is_null() && original != config.rope_scaling->original_max_position_embeddings)
+    return with_remedy(
+        invalid("{}, and {} in the object of its rotary angles", shown("original_max_position_embeddings", original),
+                config.rope_scaling->original_max_position_embeddings),
+        "leave the wrong one out");
   return {};
 }
 
@@ -210,6 +254,11 @@ Result<ModelConfig> parse_config(std::string_view text) {
   STRATA_CHECK(check_what_is_not_supported(json, config.family));
   STRATA_TRY(config.hidden_size, size(json, "hidden_size"));
   STRATA_TRY(config.num_hidden_layers, size(json, "num_hidden_layers"));
+  const Json& layer_types = value_of(json, "layer_types");
+  if (!layer_types.is_null() && static_cast<int64_t>(layer_types.size()) != config.num_hidden_layers)
+    return with_remedy(invalid("'layer_types' has {} entries, and 'num_hidden_layers' is {}", layer_types.size(),
+                               config.num_hidden_layers),
+                       "write one for each layer, or leave it out");
   STRATA_TRY(config.num_attention_heads, size(json, "num_attention_heads"));
   // transformers takes 32 heads of keys and values, of 128 columns, for a Qwen3 that does not say, whatever else it
   // says.

@@ -75,12 +75,84 @@ TEST(Config, FormsOfOldAndNewTransformersMeanTheSame) {
     EXPECT_EQ(config_of(now), config_of(old));
     EXPECT_EQ(config_of(both), config_of(old));
     both["rope_theta"] = 10000;
-    EXPECT_THAT(error_of(both), HasSubstr("'rope_parameters' differs"));
+    EXPECT_THAT(error_of(both), HasSubstr("'rope_theta' is 10000 in the configuration and"));
   }
   Json older = published("llama-3.2-1b");
   older["rope_scaling"]["type"] = older["rope_scaling"]["rope_type"];
   older["rope_scaling"].erase("rope_type");
   EXPECT_EQ(config_of(older), config_of(published("llama-3.2-1b")));
+}
+
+/// transformers 5 takes the one in the object, 4 the one beside it: a model decodes alike in all or not at all.
+TEST(Config, RopeThetaIsReadWhereverItStands) {
+  const ModelConfig expected = config_of(published("llama-3.2-1b"));
+  for (const char* object : {"rope_scaling", "rope_parameters"}) {
+    Json json = published("llama-3.2-1b");
+    const Json scaling = json["rope_scaling"];
+    json.erase("rope_scaling");
+    json[object] = scaling;
+    json[object]["rope_theta"] = json["rope_theta"];
+    EXPECT_EQ(config_of(json), expected);
+    Json inside = json;
+    inside.erase("rope_theta");
+    EXPECT_EQ(config_of(inside), expected);
+    EXPECT_EQ(config_of(inside).rope_theta, 500000);
+    inside["rope_theta"] = nullptr;
+    EXPECT_EQ(config_of(inside), expected);
+    json["rope_theta"] = 10000;
+    EXPECT_THAT(error_of(json),
+                HasSubstr(fmt::format("'rope_theta' is 10000 in the configuration and 500000 in '{}'", object)));
+    inside[object]["rope_theta"] = "big";
+    EXPECT_THAT(error_of(inside), HasSubstr(fmt::format("in '{}', 'rope_theta' is \"big\"", object)));
+  }
+  Json unscaled = published("qwen3-0.6b");
+  unscaled["rope_scaling"] = {{"rope_type", "default"}, {"rope_theta", 5e6}};
+  EXPECT_THAT(error_of(unscaled), HasSubstr("'rope_theta' is 1000000 in the configuration and 5000000 in"));
+  unscaled.erase("rope_theta");
+  EXPECT_EQ(config_of(unscaled).rope_theta, 5e6);
+  unscaled["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 1e6}};
+  EXPECT_THAT(error_of(unscaled), HasSubstr("5000000 in 'rope_scaling' and 1000000 in 'rope_parameters'"));
+}
+
+/// What nested objects say twice, or what would change the angles and is not read, is refused; null says nothing.
+TEST(Config, ObjectsOfRotaryAnglesHaveNoUnreadKeys) {
+  const Json base = published("llama-3.2-1b");
+  const auto with = [&](const char* key, Json value) {
+    Json json = base;
+    json["rope_scaling"][key] = std::move(value);
+    return error_of(json);
+  };
+  EXPECT_THAT(with("type", "default"), HasSubstr("in 'rope_scaling', 'rope_type' is \"llama3\", and 'type' is"));
+  EXPECT_EQ(with("type", "llama3"), "none");
+  EXPECT_THAT(with("partial_rotary_factor", 0.5), HasSubstr("has the key 'partial_rotary_factor'"));
+  EXPECT_EQ(with("partial_rotary_factor", 1), "none");
+  EXPECT_EQ(with("partial_rotary_factor", nullptr), "none");
+  EXPECT_THAT(with("mscale", 1), HasSubstr("has the key 'mscale'"));
+  EXPECT_THAT(with("factor", 0), HasSubstr("in 'rope_scaling', 'factor' is 0"));
+  EXPECT_THAT(with("factor", nullptr), HasSubstr("'rope_scaling' has no 'factor'"));
+  Json beside = base;
+  beside["original_max_position_embeddings"] = 4096;
+  EXPECT_THAT(error_of(beside), HasSubstr("'original_max_position_embeddings' is 4096, and 8192"));
+  beside["original_max_position_embeddings"] = 8192;
+  EXPECT_EQ(error_of(beside), "none");
+  Json differs = base;
+  differs["rope_parameters"] = base["rope_scaling"];
+  EXPECT_EQ(error_of(differs), "none");
+  differs["rope_parameters"]["factor"] = 8;
+  EXPECT_THAT(error_of(differs), HasSubstr("'rope_parameters' differs from 'rope_scaling'"));
+  Json of_layers = published("qwen3-0.6b");
+  of_layers["rope_parameters"] = {{"full_attention", {{"rope_type", "default"}}}};
+  EXPECT_THAT(error_of(of_layers), HasSubstr("'rope_parameters' has no 'rope_type'"));
+}
+
+TEST(Config, LayerTypesAreAsManyAsLayers) {
+  Json json = published("qwen3-0.6b");
+  json["layer_types"] = std::vector<std::string>(28, "full_attention");
+  EXPECT_EQ(config_of(json), config_of(published("qwen3-0.6b")));
+  json["layer_types"].push_back("full_attention");
+  EXPECT_THAT(error_of(json), HasSubstr("'layer_types' has 29 entries, and 'num_hidden_layers' is 28"));
+  json["layer_types"] = Json::array();
+  EXPECT_THAT(error_of(json), HasSubstr("'layer_types' has 0 entries"));
 }
 
 TEST(Config, MissingKeysHaveTheDefaultsOfTransformers) {
@@ -231,7 +303,8 @@ TEST(Config, WhatMakesNoSenseIsNamed) {
   EXPECT_THAT(with("tie_word_embeddings", 1), HasSubstr("true or false"));
   EXPECT_THAT(with("rope_scaling", 8), HasSubstr("'rope_scaling' is 8"));
   EXPECT_THAT(with("rope_scaling", {{"factor", 8}}), HasSubstr("no 'rope_type'"));
-  EXPECT_THAT(with("rope_scaling", {{"rope_type", "llama3"}, {"factor", 8}}), HasSubstr("has no 'low_freq_factor'"));
+  EXPECT_THAT(with("rope_scaling", {{"rope_type", "llama3"}, {"factor", 8}}),
+              HasSubstr("'rope_scaling' has no 'low_freq_factor'"));
   Json json = published("llama-3.2-1b");
   json["rope_scaling"]["high_freq_factor"] = 1;
   EXPECT_THAT(error_of(json), HasSubstr("'high_freq_factor' is 1"));
