@@ -98,12 +98,24 @@ Result<std::vector<SafetensorsFile>> open_files(const std::string& path) {
   return files;
 }
 
-/// What to do about shapes that are not those of the configuration, whose missing keys may be why.
-std::string remedy_of_shapes(const ModelConfig& config) {
+/// Whether a weight has another shape where the configuration has another value of an assumed key.
+bool shape_depends(const WeightSpec& spec, const AssumedKey& key, const ModelConfig& config) {
+  ModelConfig other = config;
+  for (const auto& [name, size] :
+       {std::pair{"head_dim", &other.head_dim}, std::pair{"num_key_value_heads", &other.num_key_value_heads}})
+    if (key.key == name) *size += 1;
+  const std::vector<WeightSpec> specs = weight_specs(other);
+  const auto at = std::find_if(specs.begin(), specs.end(), [&](const auto& one) { return one.name == spec.name; });
+  return at != specs.end() && at->shape != spec.shape;
+}
+
+/// What to do about a shape that is not the configuration's, whose missing keys may be why.
+std::string remedy_of_shape(const WeightSpec& spec, const ModelConfig& config) {
   std::string text = "give the config.json and the weights of one model";
   std::vector<std::string> taken;
   for (const AssumedKey& one : config.assumed)
-    if (one.in_shapes) taken.push_back(fmt::format("'{}', for which {} is taken", one.key, one.value));
+    if (one.in_shapes && shape_depends(spec, one, config))
+      taken.push_back(fmt::format("'{}', for which {} is taken", one.key, one.value));
   if (!taken.empty()) text += fmt::format("; the configuration has no {}", fmt::join(taken, ", and no "));
   return text;
 }
@@ -118,7 +130,7 @@ Result<WeightView> view_of(const SafeTensor& tensor, const WeightSpec& spec, con
   if (tensor.shape != spec.shape) {
     return with_remedy(invalid("{}: tensor '{}' is [{}]; the configuration makes it [{}]", file, tensor.name,
                                fmt::join(tensor.shape, ", "), fmt::join(spec.shape, ", ")),
-                       remedy_of_shapes(config));
+                       remedy_of_shape(spec, config));
   }
   if (tensor.bytes.size() != static_cast<size_t>(spec.elements()) * sizeof(uint16_t))
     return invalid("{}: tensor '{}' has {} bytes", file, tensor.name, tensor.bytes.size());

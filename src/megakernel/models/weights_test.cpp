@@ -289,6 +289,14 @@ TEST_F(WeightFiles, OfOtherShapesMayShowWhatTheConfigurationLacks) {
   EXPECT_THAT(weights.error().message, HasSubstr("k_proj.weight' is [32, 64]; the configuration makes it [64, 64]"));
   EXPECT_THAT(weights.error().remedy,
               testing::EndsWith("the configuration has no 'num_key_value_heads', for which 4 is taken"));
+  // What the missing key has no say in has another reason.
+  config.num_key_value_heads = 2;
+  config.assumed[0] = {"head_dim", "16", true};
+  config.hidden_size = 128;
+  const auto wrong = ModelWeights::open(folder_.path().string(), config);
+  ASSERT_FALSE(wrong);
+  EXPECT_THAT(wrong.error().message, HasSubstr("model.embed_tokens.weight' is [101, 64]"));
+  EXPECT_THAT(wrong.error().remedy, testing::EndsWith("the weights of one model"));
 }
 
 TEST(WeightsInMemory, AreReadWhereTheyLie) {
