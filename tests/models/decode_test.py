@@ -113,8 +113,8 @@ def rms_norm(x, gain, eps):
     return x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + eps) * gain
 
 
-def logits_of(config, weights, tokens):
-    """[T, vocab] of a sequence of T tokens."""
+def logits_of(config, weights, tokens, all_scores=None):
+    """[T, vocab] of a sequence of T tokens. all_scores: a list that takes each layer's [heads, T, T]."""
     count, d, eps = len(tokens), config["head_dim"], config["rms_norm_eps"]
     heads, groups = config["num_attention_heads"], config["num_key_value_heads"]
     embeddings = weights["model.embed_tokens.weight"]
@@ -134,6 +134,8 @@ def logits_of(config, weights, tokens):
         q, k = rotate(q, angle), rotate(k, angle)
         k, v = np.repeat(k, heads // groups, axis=1), np.repeat(v, heads // groups, axis=1)
         scores = np.einsum("qhd,khd->hqk", q, k) / np.sqrt(d)
+        if all_scores is not None:
+            all_scores.append(scores.copy())
         scores[:, np.triu_indices(count, 1)[0], np.triu_indices(count, 1)[1]] = -np.inf
         shares = np.exp(scores - scores.max(axis=-1, keepdims=True))
         shares /= shares.sum(axis=-1, keepdims=True)
@@ -186,23 +188,47 @@ class Driver:
         return np.array(json.loads(self.run("decode", self.config(config), weights, precision, steps)))
 
 
-def compare(name, found, config, weights, tokens):
+def compare(name, found, config, weights, tokens, tolerance=TOLERANCE):
     for sequence in range(tokens.shape[1]):
         expected = logits_of(config, weights, tokens[:, sequence])
         error = np.abs(found[:, sequence] - expected).max() / np.abs(expected).max()
         print(f"{name}, sequence {sequence}: error {error:.1e}")
-        assert error < TOLERANCE, f"{name}: {error}"
+        assert error < tolerance, f"{name}: {error}"
+
+
+def written_weights(driver, config, random, larger=None):
+    """Random weights, the decoder's and as numbers. larger: of the weights whose name ends so, 40 times as large."""
+    bits = {}
+    for weight, shape in shapes(config).items():
+        spread = 0.3 if len(shape) == 1 else 1.5 / np.sqrt(shape[-1])
+        factor = 40 if larger is not None and weight.endswith(larger) else 1
+        bits[weight] = to_bf16(factor * ((len(shape) == 1) + spread * random.standard_normal(shape)))
+    write_safetensors(driver.folder / "model.safetensors", bits)
+    return {weight: from_bf16(values) for weight, values in bits.items()}
+
+
+def test_large_scores(driver, random):
+    """Scores whose exponentials no float holds, and rows all of whose exponentials would be 0."""
+    for config, larger in ((QWEN, "self_attn.q_norm.weight"), (SCALED, "self_attn.q_proj.weight")):
+        weights = written_weights(driver, config, random, larger)
+        tokens = random.integers(0, config["vocab_size"], (STEPS, 3))
+        scores = []
+        for sequence in range(3):
+            logits_of(config, weights, tokens[:, sequence], scores)
+        # Of a token alone the only score is that of its own key.
+        alone = np.array([of_layer[:, 0, 0] for of_layer in scores])
+        largest = max(np.abs(np.tril(of_layer)).max() for of_layer in scores)
+        assert largest > 100 and alone.min() < -110 and alone.max() > 100, (largest, alone.min(), alone.max())
+        for precision in ("f32", "f64"):
+            found = driver.decode(config, driver.folder, precision, tokens)
+            # Angles are rounded in both, so an error of scores is larger as these are.
+            compare(f"{config['model_type']}, large scores, {precision}", found, config, weights, tokens,
+                    TOLERANCE * largest / 2)
 
 
 def test_decoding(driver, random):
     for name, config in CONFIGS.items():
-        bits = {}
-        for weight, shape in shapes(config).items():
-            spread = 0.3 if len(shape) == 1 else 1.5 / np.sqrt(shape[-1])
-            bits[weight] = to_bf16((len(shape) == 1) + spread * random.standard_normal(shape))
-        path = driver.folder / "model.safetensors"
-        write_safetensors(path, bits)
-        weights = {weight: from_bf16(values) for weight, values in bits.items()}
+        weights = written_weights(driver, config, random)
         for precision, batch in itertools.product(("f32", "f64"), (1, 3)):
             tokens = random.integers(0, config["vocab_size"], (STEPS, batch))
             found = driver.decode(config, driver.folder, precision, tokens)
@@ -249,6 +275,7 @@ def main(program):
     with tempfile.TemporaryDirectory() as folder:
         driver = Driver(program, pathlib.Path(folder))
         test_decoding(driver, np.random.default_rng(1))
+        test_large_scores(driver, np.random.default_rng(3))
         test_drawn_weights(driver)
     print("all equal")
 

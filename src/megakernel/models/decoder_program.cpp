@@ -132,6 +132,9 @@ class LayerWriter {
     w_.output(rotated[1]);
     w_.output(v);
   }
+  void write_attention_below_its_largest() {
+    for (const TensorId id : attention(true)) w_.output(id);
+  }
   Result<DecoderProgram> done() { return w_.done(); }
 
  private:
@@ -193,7 +196,7 @@ class LayerWriter {
     w_.add(OpKind::Add, {past, rows}, cache);
   }
 
-  std::vector<TensorId> attention() {
+  std::vector<TensorId> attention(bool below_largest = false) {
     const int64_t heads = c_.num_key_value_heads;
     const int64_t d = c_.head_dim;
     const TensorId q = w_.activation("Qrot", {b_, c_.num_attention_heads, d});
@@ -205,7 +208,12 @@ class LayerWriter {
     const TensorId kt = w_.transpose(k, {0, 1, 3, 2}, "KeysT");
     const TensorId scores = w_.add(OpKind::Matmul, {rows, kt}, "Scores");
     const TensorId scaled = w_.add(OpKind::Scale, {scores}, "factor", inverse_square_root(d), "Scaled");
-    const TensorId exponentials = w_.add(OpKind::Exp, {scaled}, "Exp");
+    TensorId exponents = scaled;
+    if (below_largest) {
+      const TensorId largest = w_.add(OpKind::ReduceMax, {scaled}, "dim", int64_t{3}, "Largest");
+      exponents = w_.add(OpKind::Sub, {scaled, largest}, "Below");
+    }
+    const TensorId exponentials = w_.add(OpKind::Exp, {exponents}, "Exp");
     const TensorId seen = w_.reshape(mask, {b_, 1, 1, capacity_}, "Seen");
     const TensorId masked = w_.add(OpKind::Mul, {exponentials, seen}, "Masked");
     const TensorId total = w_.add(OpKind::Sum, {masked}, "dim", int64_t{3}, "Total");
@@ -297,6 +305,13 @@ Result<DecoderProgram> decoder_part(const ModelConfig& config, const DecoderShap
   STRATA_CHECK(check_shape(shape));
   LayerWriter writer(config, shape, name_of(part));
   writer.write(part);
+  return writer.done();
+}
+
+Result<DecoderProgram> attention_below_largest(const ModelConfig& config, const DecoderShape& shape) {
+  STRATA_CHECK(check_shape(shape));
+  LayerWriter writer(config, shape, name_of(DecoderPart::Attention));
+  writer.write_attention_below_its_largest();
   return writer.done();
 }
 

@@ -77,6 +77,12 @@ struct DecoderShape {
 /// take.
 Result<DecoderProgram> decoder_part(const ModelConfig& config, const DecoderShape& shape, DecoderPart part);
 
+/// Attention with the largest score of each row subtracted before the exponential, so that none overflows and not all
+/// vanish: the same over the reals, with the same inputs and output. For whoever executes the graph as it is; proofs
+/// are of the part. The largest is that of all C positions: keys where the mask is 0 must not have larger scores than
+/// those where it is 1, as where they repeat one of these. Errors as of decoder_part.
+Result<DecoderProgram> attention_below_largest(const ModelConfig& config, const DecoderShape& shape);
+
 /// A whole layer, which appends to the cache as well: inputs are those of its parts that no part makes, with PastK and
 /// PastV[B·G, C, d], in which this step's rows are 0, and Here[B, C], which is 1 at this step's position and 0
 /// elsewhere, instead of KCache and VCache. Outputs: Y, and Krot and V for the cache. The same operations as the parts,

@@ -228,6 +228,36 @@ TEST(DecoderParts, AttentionIsTheSoftmaxOverWhatTheMaskShows) {
   }
 }
 
+/// It is the part over the reals, and goes on where the part's exponentials overflow or all vanish.
+TEST(DecoderParts, AttentionBelowItsLargestScoreIsTheSame) {
+  Random random(2);
+  const ModelConfig config = tiny_config(ModelFamily::Llama);
+  constexpr int64_t kBatch = 2, kCapacity = 7;
+  const DecoderProgram plain = program_of(decoder_part(config, {kBatch, kCapacity}, DecoderPart::Attention));
+  const DecoderProgram below = program_of(attention_below_largest(config, {kBatch, kCapacity}));
+  EXPECT_EQ(input_names(*below.graph), input_names(*plain.graph));
+  EXPECT_EQ(below.inputs, plain.inputs);
+  Tensor<double> mask({kBatch, kCapacity});
+  std::fill(mask.data.begin(), mask.data.end(), 1);
+  const Shape rows{kBatch * config.num_key_value_heads, kCapacity, config.head_dim};
+  std::vector<Tensor<double>> inputs{drawn({kBatch, config.num_attention_heads, config.head_dim}, random),
+                                     drawn(rows, random), drawn(rows, random), mask};
+  Float64Arithmetic arithmetic;
+  const auto run = [&](const DecoderProgram& program) {
+    auto outputs = execute(*program.graph, arithmetic, inputs);
+    EXPECT_TRUE(outputs);
+    return outputs->front().data;
+  };
+  const std::vector<double> expected = run(plain), found = run(below);
+  for (size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-12);
+  // Scores of some thousands on both sides: of each row all weight is on the largest.
+  for (double& value : inputs[0].data) value *= 1e4;
+  const auto is_finite = [](double x) { return std::isfinite(x); };
+  const std::vector<double> overflown = run(plain), large = run(below);
+  EXPECT_FALSE(std::all_of(overflown.begin(), overflown.end(), is_finite));
+  EXPECT_TRUE(std::all_of(large.begin(), large.end(), is_finite));
+}
+
 /// Attention as one kernel: a block for each sequence and key-value head, which goes through the cache in a loop. The
 /// name of the tensor that is summed up is left open.
 constexpr const char* kAttentionInBlocks = R"(graph attention {{

@@ -1,5 +1,6 @@
-// A decoder on the CPU, for models of test size: the part graphs of decoder_program.h, run by the interpreter. What the
-// mega-kernel computes is compared with it. Slow and obvious.
+// A decoder on the CPU, for models of test size: the part graphs of decoder_program.h, run by the interpreter;
+// attention below its largest score, so that scores may be as large as in the mega-kernel. What that computes is
+// compared with it. Slow and obvious.
 #pragma once
 
 #include <map>
@@ -36,7 +37,7 @@ class ReferenceDecoder {
 
   /// Appends one token to each sequence and returns the logits of the next, [batch, vocab]. Error (InvalidInput) where
   /// there are not `batch` tokens, one is not below vocab_size, or a sequence is longer than the cache or
-  /// max_position_embeddings; (Unsupported) where logits are not finite, as where an exponential overflows. After an
+  /// max_position_embeddings; (Unsupported) where logits are not finite. After an
   /// error of the first kind the state is as before.
   Result<Tensor<T>> step(std::span<const int64_t> tokens);
 
@@ -58,7 +59,7 @@ class ReferenceDecoder {
   /// Runs a part on activations_ and adds its outputs to them.
   Result<void> execute_part(Run& run);
   void set_positions();
-  /// This step's row of Krot or V to a layer's cache.
+  /// This step's row of Krot or V to a layer's cache, and to all positions after it.
   void append(Tensor<T>& cache, const Tensor<T>& rows) const;
 
   ModelConfig config_;

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 
+#include "megakernel/models/bf16.h"
 #include "megakernel/models/sampling.h"
 #include "megakernel/models/test_models.h"
 #include "support/random.h"
@@ -90,6 +92,36 @@ TEST_P(ReferenceDecode, PrecisionsAgreeAsFarAsTheyGo) {
   EXPECT_LT(error, 1e-5 * most);
   EXPECT_LT(rounding, 0.1 * most);
   EXPECT_GT(rounding, 1e-4 * most);  // it does round
+}
+
+/// Weights whose scores are far outside the float's exponentials, on both sides: 88 and −104.
+TEST_P(ReferenceDecode, LargeScoresDoNotOverflow) {
+  constexpr float kLarger = 64;
+  std::vector<SafeTensor> tensors = weights_.tensors();
+  std::vector<std::vector<uint16_t>> changed;
+  const char* const grown = GetParam() == ModelFamily::Qwen3 ? "q_norm.weight" : "q_proj.weight";
+  for (SafeTensor& tensor : tensors) {
+    if (tensor.name.find(grown) == std::string::npos) continue;
+    auto& values = changed.emplace_back(tensor.bytes.size() / sizeof(uint16_t));
+    std::memcpy(values.data(), tensor.bytes.data(), tensor.bytes.size());
+    for (uint16_t& value : values) value = float_to_bf16(kLarger * bf16_to_float(value));
+    tensor.bytes = std::as_bytes(std::span(values));
+  }
+  ASSERT_EQ(changed.size(), static_cast<size_t>(config_.num_hidden_layers));
+  const auto weights = ModelWeights::of(tensors, config_);
+  ASSERT_TRUE(weights) << weights.error().to_string();
+  auto wide = decoder_of<double>(config_, *weights, {1, 16});
+  auto narrow = decoder_of<float>(config_, *weights, {1, 16});
+  double error = 0, most = 0;
+  for (int64_t n = 0; n < 16; ++n) {
+    const Tensor<double> expected = step(wide, {n * 37 % 101});
+    const Tensor<float> single = step(narrow, {n * 37 % 101});
+    for (int64_t i = 0; i < expected.size(); ++i) {
+      most = std::max(most, std::fabs(expected[i]));
+      error = std::max(error, std::fabs(single[i] - expected[i]));
+    }
+  }
+  EXPECT_LT(error, 1e-3 * most);  // of scores of hundreds, whose roundings are as much larger
 }
 
 TEST_P(ReferenceDecode, EarlierTokensMatter) {
