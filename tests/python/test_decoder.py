@@ -118,6 +118,7 @@ def test_sampling_and_ends(decoder):
     hot = tokens(temperature=2.0, seed=1)
     assert hot == tokens(temperature=2.0, seed=1) and hot != tokens(temperature=2.0, seed=2)
     assert tokens(temperature=2.0, top_k=1, seed=3) == tokens(temperature=2.0, top_p=1e-6, seed=4) == tokens()
+    assert tokens(temperature=2.0, top_p=0, seed=5) == tokens(temperature=1e-9, seed=6) == tokens()
     stop = hot[4]
     assert tokens(temperature=2.0, seed=1, eos=stop) == hot[: hot.index(stop) + 1]
     assert tokens(temperature=2.0, seed=1, eos=[stop]) == hot[: hot.index(stop) + 1]
@@ -217,7 +218,7 @@ def test_refused(models, decoder):
          "300 tokens after a prompt of 3, and the model's max_position_embeddings is 256\n.*fewer"),
         (generate(temperature=-1.0), "a temperature of -1"),
         (generate(temperature="hot"), "temperature is str, not a number"),
-        (generate(top_p=0.0), "top_p is 0"),
+        (generate(top_p=1.5), "top_p is 1.5"),
         (generate(top_k=-1), "top_k is -1"),
         (generate(eos=101), "token 101, to stop at, is not in the vocabulary"),
     ):

@@ -263,7 +263,7 @@ Result<void> DecodeSession::put_sequences(const GenerateOptions& options, const 
   std::vector<strata_device::SequenceOptions> sequences(static_cast<size_t>(options_.batch));
   for (size_t s = 0; s < sequences.size(); ++s) {
     const SamplingOptions of = sampling_of(options, s);
-    sequences[s].inverse_temperature = of.temperature == 0 ? 0 : 1.0F / of.temperature;
+    sequences[s].inverse_temperature = inverse_temperature(of);
     sequences[s].top_k = low(static_cast<uint64_t>(std::min(of.top_k, config_.vocab_size)));
     sequences[s].share = static_cast<unsigned>(of.top_p * 0x1p24F);
     sequences[s].seed[0] = low(of.seed);

@@ -100,7 +100,7 @@ int token_of_tasks(Row& row, const SequenceOptions& options, uint64_t step, unsi
 
 SequenceOptions options_of(const SamplingOptions& options) {
   SequenceOptions made;
-  made.inverse_temperature = options.temperature == 0 ? 0 : 1.0F / options.temperature;
+  made.inverse_temperature = inverse_temperature(options);
   made.top_k = static_cast<unsigned>(options.top_k);
   made.share = static_cast<unsigned>(options.top_p * 0x1p24F);
   made.seed[0] = static_cast<unsigned>(options.seed);

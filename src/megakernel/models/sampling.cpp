@@ -1,6 +1,7 @@
 #include "megakernel/models/sampling.h"
 
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 namespace strata::megakernel {
@@ -30,15 +31,15 @@ std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter, std::array<uint3
 }
 
 Result<void> check_sampling(const SamplingOptions& options) {
-  constexpr float kLeast = 0x1p-20F;
   constexpr float kMost = 0x1p20F;
   const float t = options.temperature;
-  if (t != 0 && !(t >= kLeast && t <= kMost))
-    return with_remedy(invalid("a temperature of {}", t), "write 0 for the likeliest token, or 2^-20 to 2^20");
+  if (!(t >= 0 && t <= kMost))
+    return with_remedy(invalid("a temperature of {}", t),
+                       fmt::format("write 0 for the likeliest token, or a number up to {}", kMost));
   if (options.top_k < 0)
     return with_remedy(invalid("top_k is {}", options.top_k), "write a number of tokens, or 0 for all");
-  if (!(options.top_p > 0 && options.top_p <= 1))
-    return with_remedy(invalid("top_p is {}", options.top_p), "write a probability above 0, at most 1");
+  if (!(options.top_p >= 0 && options.top_p <= 1))
+    return with_remedy(invalid("top_p is {}", options.top_p), "write a probability, from 0 to 1");
   return {};
 }
 
@@ -46,6 +47,11 @@ tl::unexpected<Error> not_finite_logits(int64_t positions, int64_t sequence) {
   return with_remedy(
       unsupported("step {} of sequence {} has NaN or infinities among its logits", positions + 1, sequence),
       "look for NaN, infinities and very large numbers in the weights");
+}
+
+float inverse_temperature(const SamplingOptions& options) {
+  if (options.temperature == 0) return 0;
+  return std::min(1.0F / options.temperature, std::numeric_limits<float>::max());
 }
 
 uint64_t exponential_weight(float x) {
@@ -72,7 +78,7 @@ int64_t sample(std::span<const float> logits, const SamplingOptions& options, ui
       return logit != other.logit ? logit > other.logit : token < other.token;
     }
   };
-  const float inverse = 1.0F / options.temperature;
+  const float inverse = inverse_temperature(options);
   std::vector<Candidate> kept;
   for (size_t i = 0; i < logits.size(); ++i) {
     const float logit = std::isnan(logits[i]) ? -INFINITY : logits[i];

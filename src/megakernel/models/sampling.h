@@ -27,9 +27,9 @@ int64_t argmax(std::span<const T> logits) {
 std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key);
 
 struct SamplingOptions {
-  float temperature = 0;  ///< 0: argmax; else from 2^-20 to 2^20
+  float temperature = 0;  ///< 0: argmax; at most 2^20
   int64_t top_k = 0;      ///< of the largest logits so many are kept; 0: all
-  float top_p = 1;        ///< of these, the largest that together have this probability; above 0, at most 1
+  float top_p = 1;        ///< of these, the largest that together have this probability, one at least; 0 to 1
   uint64_t seed = 0;
 };
 
@@ -39,6 +39,9 @@ tl::unexpected<Error> not_finite_logits(int64_t positions, int64_t sequence);
 
 /// Error (InvalidInput) that names the option.
 Result<void> check_sampling(const SamplingOptions& options);
+
+/// 1 / temperature, at most the largest float, or 0 where the temperature is 0.
+float inverse_temperature(const SamplingOptions& options);
 
 constexpr int kWeightBits = 32;
 
@@ -60,7 +63,7 @@ uint64_t exponential_weight(float x);
 /// In this order; NaN counts as −∞, and logit i comes before j where it is larger, or equal and i < j:
 ///
 ///  1. m is the largest logit. With a temperature of 0, or where m is not finite: argmax.
-///  2. Logit l weighs exponential_weight((l − m) · r), where r = 1 / temperature; each operation rounded to float32.
+///  2. Logit l weighs exponential_weight((l − m) · r) with r = inverse_temperature; each operation rounded to float32.
 ///  3. top_k: the first top_k in the order are kept.
 ///  4. top_p: with the sum S of the kept weights, P = ⌊top_p · 2^24⌋ and t = max(1, ⌊S · P / 2^24⌋), those are kept
 ///     before which the kept weights in the order sum up to less than t.

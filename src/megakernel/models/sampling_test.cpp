@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <set>
 #include <vector>
 
 #include "support/random.h"
@@ -191,6 +192,18 @@ TEST(Sampling, DependsOnSeedStepAndSequenceAlone) {
   EXPECT_NE(sample(logits, options, 7 + (uint64_t{1} << 32), 2), token);
 }
 
+/// Where nothing but the largest logits has weight, the token is one of these, whatever the float's range does to
+/// 1 / temperature; and a top_p of 0 leaves one.
+TEST(Sampling, LeastTemperaturesAndSharesTakeTheLargest) {
+  const std::vector<float> logits{-INFINITY, 3, -3.0e38F, 3, 2.984375F, 0};
+  std::set<int64_t> drawn;
+  for (const float temperature : {1e-4F, 1e-9F, 1e-37F, 1e-40F, std::numeric_limits<float>::denorm_min()}) {
+    for (uint64_t step = 0; step < 20; ++step) drawn.insert(sample(logits, {temperature, 0, 1, 3}, step, 0));
+  }
+  EXPECT_THAT(drawn, testing::ElementsAre(1, 3));
+  for (uint64_t step = 0; step < 20; ++step) EXPECT_EQ(sample(logits, {1, 0, 0, 3}, step, 0), 1);
+}
+
 TEST(Sampling, NamesOptionsThatMakeNoSense) {
   const auto error = [](const SamplingOptions& options) {
     const auto checked = check_sampling(options);
@@ -198,10 +211,11 @@ TEST(Sampling, NamesOptionsThatMakeNoSense) {
   };
   EXPECT_EQ(error({}), "none");
   EXPECT_EQ(error({0.6F, 20, 0.95F, 1}), "none");
-  for (const float wrong : {-1.0F, 1e-10F, 1e10F, kNaN, kInfinity})
+  EXPECT_EQ(error({1e-9F, 0, 0.0F, 1}), "none");
+  for (const float wrong : {-1.0F, -1e-40F, 1e10F, kNaN, kInfinity})
     EXPECT_THAT(error({wrong, 0, 1, 0}), testing::HasSubstr("temperature"));
   EXPECT_THAT(error({1, -1, 1, 0}), testing::HasSubstr("top_k is -1"));
-  for (const float wrong : {0.0F, -0.1F, 1.1F, kNaN}) EXPECT_THAT(error({1, 0, wrong, 0}), testing::HasSubstr("top_p"));
+  for (const float wrong : {-0.1F, 1.1F, kNaN}) EXPECT_THAT(error({1, 0, wrong, 0}), testing::HasSubstr("top_p"));
 }
 
 }  // namespace

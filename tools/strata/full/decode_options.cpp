@@ -171,24 +171,34 @@ Result<std::vector<int>> parse_ids(const std::string& text, const std::string& w
   std::vector<int> ids;
   std::string words = text;
   std::replace_if(
-      words.begin(), words.end(), [](char c) { return c == ',' || c == '\t' || c == '\r'; }, ' ');
+      words.begin(), words.end(), [](char c) { return c == '\t' || c == '\r'; }, ' ');
   const size_t first = words.find_first_not_of(' '), last = words.find_last_not_of(' ');
   if (first < last && last != std::string::npos && words[first] == '[' && words[last] == ']')
     words[first] = words[last] = ' ';
-  std::istringstream stream(words);
-  for (std::string word; stream >> word;) {
-    int id = 0;
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), id);
-    if (end != word.data() + word.size() || error == std::errc::invalid_argument)
-      return with_remedy(invalid("{}: '{}' is no {}", what, word, thing),
-                         "write whole numbers, with commas or spaces between them");
-    if (error != std::errc() || id < 0)
-      return with_remedy(
-          invalid("{}: '{}' is no {}: it is outside 0 to {}", what, word, thing, std::numeric_limits<int>::max()),
-          "write numbers from 0 on");
-    ids.push_back(id);
+  if (words.find_first_not_of(' ') == std::string::npos)
+    return with_remedy(invalid("{}: '{}' has no {}", what, text, thing), "write one at least");
+  // Commas stand between entries; spaces may stand in their place.
+  for (size_t begin = 0; begin <= words.size();) {
+    const size_t end = std::min(words.find(',', begin), words.size());
+    std::istringstream entry(words.substr(begin, end - begin));
+    const size_t before = ids.size();
+    for (std::string word; entry >> word;) {
+      int id = 0;
+      const auto [stop, error] = std::from_chars(word.data(), word.data() + word.size(), id);
+      if (stop != word.data() + word.size() || error == std::errc::invalid_argument)
+        return with_remedy(invalid("{}: '{}' is no {}", what, word, thing),
+                           "write whole numbers, with commas or spaces between them");
+      if (error != std::errc() || id < 0)
+        return with_remedy(
+            invalid("{}: '{}' is no {}: it is outside 0 to {}", what, word, thing, std::numeric_limits<int>::max()),
+            "write numbers from 0 on");
+      ids.push_back(id);
+    }
+    if (ids.size() == before)
+      return with_remedy(invalid("{}: entry {} of '{}' is empty", what, before + 1, text),
+                         fmt::format("write a {} there, or leave its comma out", thing));
+    begin = end + 1;
   }
-  if (ids.empty()) return with_remedy(invalid("{}: '{}' has no {}", what, text, thing), "write one at least");
   return ids;
 }
 
@@ -237,7 +247,7 @@ void add_decode_options(CLI::App& app, DecodeCommand& command) {
   add_number<int64_t>(app, "--top-k", command.sampling.top_k, {0, kMostPositions},
                       "sample from this many of the likeliest tokens; 0: from all");
   add_number<float>(app, "--top-p", command.sampling.top_p, {0, 1},
-                    "and from the likeliest with this probability together");
+                    "and from the likeliest with this probability together, one at least");
   add_number<uint64_t>(app, "--sampling-seed", command.sampling.seed, {}, "of the tokens drawn");
   app.add_option("--stop-ids", command.stop_ids,
                  "token ids that end a sequence, with commas between them; default: the configuration's")
