@@ -247,9 +247,12 @@ class DecodeImageBuilder {
     Operator& each_row =
         hand_written("sample", {shape_.batch}, {words_of("Best"), sequences, words_of("Logits"), counts});
     each_row.reads = {tile(names_.at("Best"), false, each_row.grid, {0, -1, -1}),
+                      tile(names_.at("Logits"), false, each_row.grid, {0, -1}),
                       tile(shares, false, each_row.grid, {0, -1, -1})};
-    each_row.writes = {alone ? tile(next, true, each_row.grid, {-1})
-                             : tile(names_.at("Token"), true, each_row.grid, {0, -1})};
+    // It leaves zeros in the counts.
+    each_row.writes = {
+        alone ? tile(next, true, each_row.grid, {-1}) : tile(names_.at("Token"), true, each_row.grid, {0, -1}),
+        tile(shares, true, each_row.grid, {0, -1, -1})};
     each_row.cost.scratch_bytes = kDrawScratchBytes;
     std::vector<int>& arguments = made_.arguments.back();
     const auto end = [&](std::vector<int>& of, const std::string& token) {

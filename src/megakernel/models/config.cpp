@@ -206,7 +206,7 @@ Result<void> read_rope(const Json& json, ModelConfig& config) {
     return with_remedy(invalid("'rope_parameters' differs from 'rope_scaling'"), "leave one of the two out");
   if (!scalings.empty()) config.rope_scaling = scalings[0];
   config.rope_theta = thetas.empty() ? assume(config, "rope_theta", 10000.0) : thetas[0].value;
-  // Of longrope, where it is no part of the object; some readers take it for llama3's as well.
+  // Some readers take it in place of the one in the object.
   const Json& original = value_of(json, "original_max_position_embeddings");
   if (config.rope_scaling && !original.is_null() && original != config.rope_scaling->original_max_position_embeddings)
     return with_remedy(

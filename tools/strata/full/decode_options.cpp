@@ -296,8 +296,8 @@ void add_decode_options(CLI::App& app, DecodeCommand& command) {
       ->delimiter(',')
       ->allow_extra_args(false);
   add_optional(app, "--prompt-rows", command.prompt_rows, {1, 16},
-               "positions of prompts, of all sequences together, that a step takes at most; default: 16 for prompts "
-               "of 512 tokens or more, 1 for others and on the host");
+               "positions of prompts, of all sequences together, that a step takes at most; the built-in models have "
+               "steps of 8 and fewer; default: 16 for prompts of 512 tokens or more, 1 for others and on the host");
   add_optional(app, "--measure", command.measure, {1, kMostPositions},
                "time launches of this many steps, after decoding");
   app.add_option("--position", command.position_words,

@@ -1,6 +1,6 @@
 // The parts of a decode step that no block graph describes, since they depend on positions: rotary embedding of heads
 // as they are brought, the order of keys in the cache, this step's rows of it, and the merge of splits. Written by hand
-// (docs/megakernel.md says why); attention itself is a generated block function, which reads through these.
+// (docs/decoding.md says why); attention itself is a generated block function, which reads through these.
 //
 // Keys of a head lie in tiles of kKeys positions, dealt to the splits of the head in turn: tile t is iteration t /
 // splits of split t mod splits. Attention does not care for the order of keys, as long as mask and values have the

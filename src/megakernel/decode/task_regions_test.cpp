@@ -1,0 +1,417 @@
+// What the compiler of plans believes of tasks (decode_image.cpp, regions of operators), against what their device code
+// does on the host: each task alone, as the only one of a step. Too small a region would be a race that no test of
+// whole steps need show.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <set>
+
+#include "indexing/enumerate.h"
+#include "megakernel/decode/decode_image.h"
+#include "megakernel/decode/fiber_decode.h"
+#include "megakernel/decode/step_parts.h"
+#include "megakernel/models/bf16.h"
+#include "megakernel/models/test_models.h"
+#include "megakernel/runtime/cuda/words.h"
+#include "megakernel/tasks/device/strata_sequence.h"
+#include "megakernel/tgraph/compile.h"
+#include "superopt/codegen/test_host.h"
+#include "support/random.h"
+
+namespace strata::megakernel {
+namespace {
+
+using Kind = DecodeBuffer::Kind;
+using strata_device::SequenceOptions;
+
+constexpr int64_t kWordBytes = sizeof(CudaTaggedWord);
+constexpr size_t kTag = offsetof(Tagged, tag);
+
+struct Decode {
+  const char* name;
+  ModelFamily family;
+  int64_t batch;  ///< rows, of a step of prompts too
+  int64_t capacity;
+  int workers;
+  int64_t splits;         ///< of attention, which follow from these but in steps of prompts
+  bool untagged = false;  ///< activations that products read
+  int64_t vocabulary = 256;
+  int64_t each = 1;  ///< positions of a sequence (PromptRows)
+
+  friend std::ostream& operator<<(std::ostream& out, const Decode& one) { return out << one.name; }
+};
+
+ModelConfig config_of(const Decode& decode) {
+  ModelConfig config = tiny_config(decode.family);
+  config.hidden_size = 128;
+  config.num_hidden_layers = 1;
+  config.num_key_value_heads = decode.family == ModelFamily::Qwen3 ? 2 : 1;
+  config.head_dim = decode.family == ModelFamily::Qwen3 ? 64 : 32;
+  config.intermediate_size = 128;
+  config.vocab_size = decode.vocabulary;
+  return config;
+}
+
+/// All of the step's memory, by buffer.
+using State = std::vector<std::string>;
+
+/// Bytes of it.
+class Mask {
+ public:
+  explicit Mask(const State& state) {
+    for (const std::string& bytes : state) masks_.emplace_back(bytes.size(), false);
+  }
+  void add(size_t buffer, int64_t from, int64_t bytes) {
+    auto& mask = masks_[buffer];
+    ASSERT_LE(static_cast<size_t>(from + bytes), mask.size());
+    std::fill_n(mask.begin() + from, bytes, true);
+  }
+  bool has(size_t buffer, size_t byte) const { return masks_[buffer][byte]; }
+
+ private:
+  std::vector<std::vector<bool>> masks_;
+};
+
+class TaskRegions : public testing::TestWithParam<Decode> {
+ protected:
+  void SetUp() override {
+    const Decode& decode = GetParam();
+    config_ = config_of(decode);
+    const Target& target = **find_target("sm_90a");
+    auto opened = FiberDecodeTarget::open(kPlainHost, target);
+    ASSERT_TRUE(opened) << opened.error().to_string();
+    target_ = std::move(*opened);
+    Machine machine;
+    machine.workers = decode.workers;
+    if (decode.untagged) machine.tagged_bytes = 64;
+    capacity_ = cache_positions(config_, decode.batch / decode.each, decode.capacity, {.workers = machine.workers});
+    const PromptRows rows{decode.each, decode.each > 1 ? decode.splits : 0};
+    auto image = decode_image(config_, {decode.batch, capacity_, DType::BF16}, machine, target, rows);
+    ASSERT_TRUE(image) << image.error().to_string();
+    image_ = std::move(*image);
+    for (const Operator& op : image_.operators.operators) {
+      if (op.function == "attention") {
+        ASSERT_EQ(op.grid[0], decode.splits);
+      }
+    }
+    divide_shared_memory(image_.operators, target, machine);
+    shape_ = cuda_shape();
+    shape_.ring_bytes = machine.ring_bytes;
+    shape_.window_bytes = machine.window_bytes;
+    shape_.scratch_bytes = machine.scratch_bytes;
+    const auto compiled = compile(image_.operators, machine);
+    ASSERT_TRUE(compiled) << compiled.error().to_string();
+    functions_ = compiled->plan.functions;
+    const auto code = compile_step_code(*target_, image_, compiled->plan, StepForm::Megakernel, false);
+    ASSERT_TRUE(code) << code.error().to_string();
+    for (const DecodeBuffer& buffer : image_.buffers) {
+      auto memory = target_->allocate(buffer.bytes);
+      ASSERT_TRUE(memory) << memory.error().to_string();
+      memory_.push_back(std::move(*memory));
+    }
+  }
+
+  /// Before the first task: caches and constants of any finite numbers, and words that nobody has written.
+  State first_state() {
+    State state;
+    for (const DecodeBuffer& buffer : image_.buffers) {
+      std::string& bytes = state.emplace_back(static_cast<size_t>(buffer.bytes), '\0');
+      const auto put = [&](size_t n, const auto& value) {
+        std::memcpy(bytes.data() + n * sizeof value, &value, sizeof value);
+      };
+      const auto rows = static_cast<size_t>(GetParam().batch);
+      switch (buffer.kind) {
+        case Kind::Words:
+        case Kind::Memory:
+        case Kind::Stop:
+        case Kind::Counts:
+          break;
+        case Kind::Tokens:
+          for (size_t n = 0; n < rows; ++n) put(n, static_cast<int>(random_.below(256)));
+          break;
+        case Kind::Sequences:  // one that takes the largest, where there are two, and one that draws
+          for (size_t n = 0; n < rows; ++n) {
+            SequenceOptions options;
+            if (n + 1 == rows) options = {.inverse_temperature = 0.5F, .top_k = 40, .share = 15'000'000};
+            put(n, options);
+          }
+          break;
+        default:
+          for (size_t n = 0; n < bytes.size() / 2; ++n)
+            put(n, float_to_bf16(static_cast<float>(random_.uniform(-0.5, 0.5))));
+      }
+    }
+    return state;
+  }
+
+  /// The state after a task that has the step to itself. Error (Environment) where it waits for what nobody writes.
+  Result<State> after(const Operator& op, const std::array<int64_t, 3>& coordinates, const State& before,
+                      const std::string& order) {
+    const auto function = std::find_if(functions_.begin(), functions_.end(),
+                                       [&](const TaskFunction& one) { return one.name == op.function; });
+    Plan plan;
+    plan.name = op.name;
+    plan.workers = 1;
+    plan.functions = functions_;
+    plan.operators = {op.name};
+    Task& task = plan.tasks.emplace_back();
+    task.function = static_cast<int>(function - functions_.begin());
+    task.op = 0;
+    task.coordinates = coordinates;
+    plan.queues = {{0}};
+    std::vector<uint64_t> addresses;
+    for (size_t n = 0; n < memory_.size(); ++n) {
+      STRATA_CHECK(memory_[n]->upload(before[n]));
+      addresses.push_back(memory_[n]->address());
+    }
+    KernelOptions options;
+    options.shape = shape_;
+    options.limit = std::chrono::milliseconds(200);
+    options.tokens_per_step = static_cast<int>(GetParam().batch);
+    // In the last tile of the cache, so that all tiles are read.
+    const int64_t each = GetParam().each;
+    for (int64_t row = 0; row < GetParam().batch; ++row)
+      options.lengths.push_back(static_cast<int>(capacity_ - 8 + row % each));
+    STRATA_TRY(options.operators, operator_records(image_, plan, addresses));
+    target_->set_order(order);
+    STRATA_TRY(const std::unique_ptr<StepKernel> kernel, target_->step_kernel(plan, options, StepForm::Megakernel));
+    STRATA_CHECK(kernel->launch(1));
+    STRATA_CHECK(kernel->wait());
+    State state;
+    for (const auto& memory : memory_) {
+      STRATA_TRY(std::string bytes, memory->download());
+      state.push_back(std::move(bytes));
+    }
+    return state;
+  }
+
+  static constexpr size_t kNowhere = ~size_t{0};
+  size_t buffer_of(Kind kind, const std::string& name = "") const {
+    for (size_t n = 0; n < image_.buffers.size(); ++n)
+      if (image_.buffers[n].kind == kind && (name.empty() || image_.buffers[n].name == name)) return n;
+    return kNowhere;
+  }
+
+  /// Adds the memory of an element of a tensor.
+  void add_element(Mask& mask, const StepTensor& tensor, const std::vector<int64_t>& index) const {
+    const auto add = [&](size_t buffer, int64_t unit, int64_t bytes) {
+      if (buffer != kNowhere) mask.add(buffer, unit * bytes, bytes);
+    };
+    const auto row_major = [&](size_t dims) {
+      int64_t at = 0;
+      for (size_t d = 0; d < dims; ++d) at = at * tensor.shape[d] + index[d];
+      return at;
+    };
+    const size_t rank = tensor.shape.size();
+    if (tensor.name == "next") {  // which the host reads, and the next step
+      add(buffer_of(Kind::Tokens), index[0], sizeof(int));
+      add(buffer_of(Kind::Sequences), index[0], sizeof(SequenceOptions));
+    } else if (tensor.name.starts_with("cache.")) {  // [splits, heads, rows, tiles]
+      const int64_t at =
+          ((index[2] / GetParam().each * tensor.shape[1] + index[1]) * tensor.shape[0] + index[0]) * tensor.shape[3];
+      add(buffer_of(Kind::Cache, "attention" + tensor.name.substr(5) + ".packed"), at + index[3], tensor.element_bytes);
+    } else if (const size_t memory = buffer_of(Kind::Memory, tensor.name); memory != kNowhere) {
+      add(memory, row_major(rank), tensor.element_bytes);
+    } else if (const size_t words = buffer_of(Kind::Words, tensor.name); words != kNowhere) {
+      const int64_t row = tensor.shape.back(), per_word = row == 1 ? 1 : 8 / tensor.element_bytes;
+      add(words, row_major(rank - 1) * ceil_div(row, per_word) + index.back() / per_word, kWordBytes);
+    } else {
+      ADD_FAILURE() << "no memory of " << tensor.name;
+    }
+  }
+
+  /// What a task may touch by these accesses, of what tasks write.
+  Mask touched(const std::vector<Access>& accesses, const std::array<int64_t, 3>& coordinates,
+               const State& state) const {
+    Mask mask(state);
+    for (const Access& access : accesses) {
+      const StepTensor& tensor = image_.operators.tensors[static_cast<size_t>(access.tensor)];
+      if (tensor.kind == TensorClass::Constant || tensor.name == "embeddings") continue;
+      if (tensor.name == "counts") {
+        // Parts add to any of a row's; a share of them stands for that (decode_image.cpp).
+        const size_t counts = buffer_of(Kind::Counts);
+        const int64_t row = image_.buffers[counts].bytes / GetParam().batch;
+        std::set<int64_t> rows;
+        each_index(access, coordinates, [&](const std::vector<int64_t>& index) { rows.insert(index[0]); });
+        for (const int64_t b : rows) mask.add(counts, b * row, row);
+        continue;
+      }
+      each_index(access, coordinates, [&](const std::vector<int64_t>& index) { add_element(mask, tensor, index); });
+    }
+    return mask;
+  }
+  template <class Visit>
+  static void each_index(const Access& access, const std::array<int64_t, 3>& coordinates, const Visit& visit) {
+    indexing::IndexingMap map = access.region.map;
+    for (int d = 0; d < access.region.coordinates; ++d)
+      map.dims[static_cast<size_t>(d)] = {coordinates[static_cast<size_t>(d)], coordinates[static_cast<size_t>(d)]};
+    indexing::for_each_point(map, [&](const indexing::Point& point) {
+      visit(*indexing::evaluate(map, point));
+      return true;
+    });
+  }
+
+  static std::vector<std::array<int64_t, 3>> tasks_of(const Operator& op) {
+    std::vector<std::array<int64_t, 3>> tasks;
+    for_each_block(op.grid, [&](const GridPoint& point) { tasks.push_back(point.block); });
+    return tasks;
+  }
+
+  /// Whether a buffer holds what tasks of a step hand on: not constants, nor what the host and the step before wrote.
+  bool is_handed_on(size_t buffer) const {
+    const Kind kind = image_.buffers[buffer].kind;
+    return kind == Kind::Words || kind == Kind::Memory || kind == Kind::Cache || kind == Kind::Counts;
+  }
+
+  /// What is wrong with the regions of an operator, whose tasks begin with that state, and the state after them.
+  std::pair<std::vector<std::string>, State> check(const Operator& op, const State& before) {
+    std::vector<std::string> wrong;
+    const auto say = [&](size_t task, const std::string& text) {
+      wrong.push_back(fmt::format("{} ({}): {}", op.name, fmt::join(tasks_of(op)[task], ", "), text));
+    };
+    const std::vector<std::array<int64_t, 3>> tasks = tasks_of(op);
+    std::vector<State> alone;
+    State all = before;
+    std::vector<std::vector<int>> writers;  // by byte: 1 + the task
+    for (const std::string& bytes : before) writers.emplace_back(bytes.size(), 0);
+    for (size_t t = 0; t < tasks.size(); ++t) {
+      Result<State> found = after(op, tasks[t], before, "forward");
+      if (!found) {
+        say(t, found.error().message);
+        return {wrong, before};
+      }
+      const Mask writes = touched(op.writes, tasks[t], before);
+      for (size_t b = 0; b < before.size(); ++b) {
+        if ((*found)[b] == before[b]) continue;
+        const bool sums = image_.buffers[b].kind == Kind::Counts && op.function == "best_of_part";
+        for (size_t n = 0; n < before[b].size(); ++n) {
+          if ((*found)[b][n] == before[b][n]) continue;
+          if (!writes.has(b, n)) {
+            say(t, fmt::format("writes byte {} of {}", n, image_.buffers[b].name));
+            break;
+          }
+          if (writers[b][n] != 0 && !sums) {
+            say(t, fmt::format("writes byte {} of {}, as task {} does", n, image_.buffers[b].name, writers[b][n] - 1));
+            break;
+          }
+          writers[b][n] = static_cast<int>(t) + 1;
+          if (!sums) all[b][n] = (*found)[b][n];
+        }
+        if (sums) add_counts(all[b], (*found)[b], before[b]);
+      }
+      alone.push_back(std::move(*found));
+    }
+    for (size_t t = 0; t < tasks.size(); ++t)
+      check_reads(op, tasks[t], before, alone[t], writers, static_cast<int>(t) + 1,
+                  [&](const std::string& text) { say(t, text); });
+    return {wrong, all};
+  }
+  static void add_counts(std::string& to, const std::string& after, const std::string& before) {
+    for (size_t n = 0; n < to.size(); n += sizeof(unsigned)) {
+      unsigned sum = 0, now = 0, then = 0;
+      std::memcpy(&sum, to.data() + n, sizeof sum);
+      std::memcpy(&now, after.data() + n, sizeof now);
+      std::memcpy(&then, before.data() + n, sizeof then);
+      sum += now - then;
+      std::memcpy(to.data() + n, &sum, sizeof sum);
+    }
+  }
+
+  /// Runs the task with other bytes in all that it must not read: it writes what it wrote, all of its region, and
+  /// nothing else. What another task of the operator writes it must not read either.
+  template <class Say>
+  void check_reads(const Operator& op, const std::array<int64_t, 3>& task, const State& before, const State& expected,
+                   const std::vector<std::vector<int>>& writers, int number, const Say& say) {
+    const Mask reads = touched(op.reads, task, before), writes = touched(op.writes, task, before);
+    State changed = before;
+    std::vector<std::vector<bool>> of_others;
+    for (size_t b = 0; b < changed.size(); ++b) {
+      const Kind kind = image_.buffers[b].kind;
+      std::vector<bool>& others = of_others.emplace_back(changed[b].size(), false);
+      if (!is_handed_on(b)) continue;
+      for (size_t n = 0; n < changed[b].size(); ++n) {
+        // Counts are added to.
+        others[n] = writers[b][n] != 0 && writers[b][n] != number && kind != Kind::Counts;
+        if (!others[n] && (reads.has(b, n) || (kind == Kind::Counts && writes.has(b, n)))) continue;
+        const bool tag = kind == Kind::Words && n % kWordBytes >= kTag;
+        changed[b][n] = tag ? '\0' : static_cast<char>(~changed[b][n]);
+      }
+    }
+    const Result<State> found = after(op, task, changed, fmt::format("{}", number));
+    if (!found) {
+      say("reads what is not in its regions: " + found.error().message);
+      return;
+    }
+    for (size_t b = 0; b < changed.size(); ++b) {
+      if (!is_handed_on(b) && (*found)[b] == changed[b] && expected[b] == changed[b]) continue;
+      for (size_t n = 0; n < changed[b].size(); ++n) {
+        const bool own = writes.has(b, n) && !of_others[b][n];
+        if ((*found)[b][n] == (own ? expected : changed)[b][n]) continue;
+        say(own ? fmt::format("byte {} of {} depends on what is not in its regions, or is not written", n,
+                              image_.buffers[b].name)
+                : fmt::format("writes byte {} of {} where other bytes are", n, image_.buffers[b].name));
+        break;
+      }
+    }
+  }
+
+  ModelConfig config_;
+  int64_t capacity_ = 0;
+  std::unique_ptr<FiberDecodeTarget> target_;
+  DecodeImage image_;
+  std::vector<TaskFunction> functions_;
+  WorkerShape shape_;
+  std::vector<std::unique_ptr<DecodeMemory>> memory_;
+  Random random_{1};
+};
+
+/// Each task in turn, from what those before it left. And a region that is smaller than what a task touches shows.
+TEST_P(TaskRegions, HoldWhatTasksTouch) {
+  State state = first_state();
+  std::set<std::string> seen;
+  for (const Operator& op : image_.operators.operators) {
+    SCOPED_TRACE(op.name);
+    const auto [wrong, next] = check(op, state);
+    EXPECT_THAT(wrong, testing::IsEmpty());
+    seen.insert(op.function);
+    for (const bool writes : {false, true}) {
+      const size_t count = (writes ? op.writes : op.reads).size();
+      for (size_t n = 0; n < count; ++n) {
+        const StepTensor& tensor =
+            image_.operators.tensors[static_cast<size_t>((writes ? op.writes : op.reads)[n].tensor)];
+        if (tensor.kind == TensorClass::Constant || tensor.name == "embeddings") continue;
+        Operator without = op;
+        auto& accesses = writes ? without.writes : without.reads;
+        accesses.erase(accesses.begin() + static_cast<int64_t>(n));
+        EXPECT_THAT(check(without, state).first, testing::Not(testing::IsEmpty()))
+            << "without " << (writes ? "writing " : "reading ") << tensor.name;
+        // Half of the elements along the dimension with the most, where that is more than words.
+        Operator smaller = op;
+        auto& ranges = (writes ? smaller.writes : smaller.reads)[n].region.map.ranges;
+        const auto widest = std::max_element(ranges.begin(), ranges.end(),
+                                             [](const auto& a, const auto& b) { return a.size() < b.size(); });
+        if (tensor.name == "counts" || widest == ranges.end() || widest->size() < 8) continue;
+        widest->hi = widest->lo + widest->size() / 2 - 1;
+        EXPECT_THAT(check(smaller, state).first, testing::Not(testing::IsEmpty()))
+            << "with half of " << tensor.name << (writes ? " written" : " read");
+      }
+    }
+    state = next;
+  }
+  for (const char* function : {"embed", "norm_qkv", "attention", "output_projection", "gated_up", "down"})
+    EXPECT_TRUE(seen.contains(function)) << function;
+  EXPECT_EQ(seen.contains("combine"), GetParam().splits > 1);
+  for (const char* function : {"head", "best_of_part", "sample"})
+    EXPECT_EQ(seen.contains(function), GetParam().each == 1) << function;
+}
+
+INSTANTIATE_TEST_SUITE_P(TinyModels, TaskRegions,
+                         testing::Values(Decode{"qwen3_batch1", ModelFamily::Qwen3, 1, 128, 4, 2},
+                                         Decode{"llama_batch2", ModelFamily::Llama, 2, 128, 4, 2, false, 259},
+                                         Decode{"llama_batch2_untagged", ModelFamily::Llama, 2, 64, 2, 1, true},
+                                         Decode{"qwen3_prompts", ModelFamily::Qwen3, 8, 128, 4, 2, false, 256, 4}),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+}  // namespace
+}  // namespace strata::megakernel
