@@ -123,7 +123,7 @@ double root_mean_square(std::span<const double> values) {
 /// Each step's logits against the interpreter's in float64, both fed the interpreter's tokens. The error is measured
 /// against the interpreter's own where it rounds to bfloat16 what parts store: that rounds more often than tasks do,
 /// which keep sums and norms in float, so a step's root mean square error is no larger by more than chance. Measured on
-/// these models: 0.4 to 1.1 of it. Tokens are equal but where the two best logits are nearer than both errors.
+/// these models: 0.3 to 1.0 of it. Tokens are equal but where the two best logits are nearer than both errors.
 TEST_P(HostDecodes, HaveTheInterpretersLogitsInAnyOrderOfThreads) {
   const auto batch = GetParam().batch;
   const ReferenceOptions options{.batch = batch, .capacity = GetParam().capacity};

@@ -264,48 +264,74 @@ class TaskRegions : public testing::TestWithParam<Decode> {
     return kind == Kind::Words || kind == Kind::Memory || kind == Kind::Cache || kind == Kind::Counts;
   }
 
-  /// What is wrong with the regions of an operator, whose tasks begin with that state, and the state after them.
-  std::pair<std::vector<std::string>, State> check(const Operator& op, const State& before) {
+  /// Of each task of an operator the state that it makes of `before`, alone.
+  Result<std::vector<State>> each_alone(const Operator& op, const State& before) {
+    std::vector<State> alone;
+    for (const auto& task : tasks_of(op)) {
+      STRATA_TRY(State found, after(op, task, before, "forward"));
+      alone.push_back(std::move(found));
+    }
+    return alone;
+  }
+  /// The state after all of them.
+  State together(const Operator& op, const State& before, const std::vector<State>& alone) const {
+    State all = before;
+    for (const State& one : alone) {
+      for (size_t b = 0; b < before.size(); ++b) {
+        if (adds_to(op, b)) add_counts(all[b], one[b], before[b]);
+        if (adds_to(op, b) || one[b] == before[b]) continue;
+        for (size_t n = 0; n < before[b].size(); ++n)
+          if (one[b][n] != before[b][n]) all[b][n] = one[b][n];
+      }
+    }
+    return all;
+  }
+
+  /// What is wrong with the regions of an operator; of each task one thing, or, `any`, the first thing of all.
+  std::vector<std::string> faults(const Operator& op, const State& before, const std::vector<State>& alone,
+                                  bool any = false) {
+    const std::vector<std::array<int64_t, 3>> tasks = tasks_of(op);
     std::vector<std::string> wrong;
     const auto say = [&](size_t task, const std::string& text) {
-      wrong.push_back(fmt::format("{} ({}): {}", op.name, fmt::join(tasks_of(op)[task], ", "), text));
+      wrong.push_back(fmt::format("{} ({}): {}", op.name, fmt::join(tasks[task], ", "), text));
     };
-    const std::vector<std::array<int64_t, 3>> tasks = tasks_of(op);
-    std::vector<State> alone;
-    State all = before;
     std::vector<std::vector<int>> writers;  // by byte: 1 + the task
     for (const std::string& bytes : before) writers.emplace_back(bytes.size(), 0);
     for (size_t t = 0; t < tasks.size(); ++t) {
-      Result<State> found = after(op, tasks[t], before, "forward");
-      if (!found) {
-        say(t, found.error().message);
-        return {wrong, before};
-      }
-      const Mask writes = touched(op.writes, tasks[t], before);
-      for (size_t b = 0; b < before.size(); ++b) {
-        if ((*found)[b] == before[b]) continue;
-        const bool sums = image_.buffers[b].kind == Kind::Counts && op.function == "best_of_part";
-        for (size_t n = 0; n < before[b].size(); ++n) {
-          if ((*found)[b][n] == before[b][n]) continue;
-          if (!writes.has(b, n)) {
-            say(t, fmt::format("writes byte {} of {}", n, image_.buffers[b].name));
-            break;
-          }
-          if (writers[b][n] != 0 && !sums) {
-            say(t, fmt::format("writes byte {} of {}, as task {} does", n, image_.buffers[b].name, writers[b][n] - 1));
-            break;
-          }
-          writers[b][n] = static_cast<int>(t) + 1;
-          if (!sums) all[b][n] = (*found)[b][n];
-        }
-        if (sums) add_counts(all[b], (*found)[b], before[b]);
-      }
-      alone.push_back(std::move(*found));
+      if (const std::string fault = fault_of_writes(op, tasks[t], before, alone[t], writers, static_cast<int>(t) + 1);
+          !fault.empty())
+        say(t, fault);
+      if (any && !wrong.empty()) return wrong;
     }
-    for (size_t t = 0; t < tasks.size(); ++t)
-      check_reads(op, tasks[t], before, alone[t], writers, static_cast<int>(t) + 1,
-                  [&](const std::string& text) { say(t, text); });
-    return {wrong, all};
+    for (size_t t = 0; t < tasks.size(); ++t) {
+      if (const std::string fault = fault_of_reads(op, tasks[t], before, alone[t], writers, static_cast<int>(t) + 1);
+          !fault.empty())
+        say(t, fault);
+      if (any && !wrong.empty()) return wrong;
+    }
+    return wrong;
+  }
+
+  /// What a task wrote outside its regions or over what another one wrote; marks what it wrote.
+  std::string fault_of_writes(const Operator& op, const std::array<int64_t, 3>& task, const State& before,
+                              const State& found, std::vector<std::vector<int>>& writers, int number) const {
+    const Mask writes = touched(op.writes, task, before);
+    for (size_t b = 0; b < before.size(); ++b) {
+      if (found[b] == before[b]) continue;
+      for (size_t n = 0; n < before[b].size(); ++n) {
+        if (found[b][n] == before[b][n]) continue;
+        if (!writes.has(b, n)) return fmt::format("writes byte {} of {}", n, image_.buffers[b].name);
+        if (writers[b][n] != 0 && !adds_to(op, b))
+          return fmt::format("writes byte {} of {}, as task {} does", n, image_.buffers[b].name, writers[b][n] - 1);
+        writers[b][n] = number;
+      }
+    }
+    return {};
+  }
+
+  /// Whether tasks add to what lies in a buffer, by atomic operations, whatever others add at the same time.
+  bool adds_to(const Operator& op, size_t buffer) const {
+    return image_.buffers[buffer].kind == Kind::Counts && op.function == "best_of_part";
   }
   static void add_counts(std::string& to, const std::string& after, const std::string& before) {
     for (size_t n = 0; n < to.size(); n += sizeof(unsigned)) {
@@ -320,40 +346,34 @@ class TaskRegions : public testing::TestWithParam<Decode> {
 
   /// Runs the task with other bytes in all that it must not read: it writes what it wrote, all of its region, and
   /// nothing else. What another task of the operator writes it must not read either.
-  template <class Say>
-  void check_reads(const Operator& op, const std::array<int64_t, 3>& task, const State& before, const State& expected,
-                   const std::vector<std::vector<int>>& writers, int number, const Say& say) {
+  std::string fault_of_reads(const Operator& op, const std::array<int64_t, 3>& task, const State& before,
+                             const State& expected, const std::vector<std::vector<int>>& writers, int number) {
     const Mask reads = touched(op.reads, task, before), writes = touched(op.writes, task, before);
+    const auto is_others = [&](size_t b, size_t n) {
+      return writers[b][n] != 0 && writers[b][n] != number && !adds_to(op, b);
+    };
     State changed = before;
-    std::vector<std::vector<bool>> of_others;
     for (size_t b = 0; b < changed.size(); ++b) {
-      const Kind kind = image_.buffers[b].kind;
-      std::vector<bool>& others = of_others.emplace_back(changed[b].size(), false);
       if (!is_handed_on(b)) continue;
       for (size_t n = 0; n < changed[b].size(); ++n) {
-        // Counts are added to.
-        others[n] = writers[b][n] != 0 && writers[b][n] != number && kind != Kind::Counts;
-        if (!others[n] && (reads.has(b, n) || (kind == Kind::Counts && writes.has(b, n)))) continue;
-        const bool tag = kind == Kind::Words && n % kWordBytes >= kTag;
+        if (!is_others(b, n) && (reads.has(b, n) || (adds_to(op, b) && writes.has(b, n)))) continue;
+        const bool tag = image_.buffers[b].kind == Kind::Words && n % kWordBytes >= kTag;
         changed[b][n] = tag ? '\0' : static_cast<char>(~changed[b][n]);
       }
     }
     const Result<State> found = after(op, task, changed, fmt::format("{}", number));
-    if (!found) {
-      say("reads what is not in its regions: " + found.error().message);
-      return;
-    }
+    if (!found) return "reads what is not in its regions: " + found.error().message;
     for (size_t b = 0; b < changed.size(); ++b) {
       if (!is_handed_on(b) && (*found)[b] == changed[b] && expected[b] == changed[b]) continue;
       for (size_t n = 0; n < changed[b].size(); ++n) {
-        const bool own = writes.has(b, n) && !of_others[b][n];
+        const bool own = writes.has(b, n) && !is_others(b, n);
         if ((*found)[b][n] == (own ? expected : changed)[b][n]) continue;
-        say(own ? fmt::format("byte {} of {} depends on what is not in its regions, or is not written", n,
-                              image_.buffers[b].name)
-                : fmt::format("writes byte {} of {} where other bytes are", n, image_.buffers[b].name));
-        break;
+        if (!own) return fmt::format("writes byte {} of {} where other bytes are", n, image_.buffers[b].name);
+        return fmt::format("byte {} of {} depends on what is not in its regions, or is not written", n,
+                           image_.buffers[b].name);
       }
     }
+    return {};
   }
 
   ModelConfig config_;
@@ -366,38 +386,36 @@ class TaskRegions : public testing::TestWithParam<Decode> {
   Random random_{1};
 };
 
-/// Each task in turn, from what those before it left. And a region that is smaller than what a task touches shows.
+/// Operators in turn, from what those before them left. And regions that are smaller than what tasks touch show: each
+/// without one of its accesses, and with half of it, where that is more than words.
 TEST_P(TaskRegions, HoldWhatTasksTouch) {
   State state = first_state();
   std::set<std::string> seen;
   for (const Operator& op : image_.operators.operators) {
     SCOPED_TRACE(op.name);
-    const auto [wrong, next] = check(op, state);
-    EXPECT_THAT(wrong, testing::IsEmpty());
     seen.insert(op.function);
-    for (const bool writes : {false, true}) {
-      const size_t count = (writes ? op.writes : op.reads).size();
-      for (size_t n = 0; n < count; ++n) {
-        const StepTensor& tensor =
-            image_.operators.tensors[static_cast<size_t>((writes ? op.writes : op.reads)[n].tensor)];
+    const auto alone = each_alone(op, state);
+    ASSERT_TRUE(alone) << alone.error().to_string();
+    EXPECT_THAT(faults(op, state, *alone), testing::IsEmpty());
+    for (std::vector<Access> Operator::*const accesses : {&Operator::reads, &Operator::writes}) {
+      for (size_t n = 0; n < (op.*accesses).size(); ++n) {
+        const StepTensor& tensor = image_.operators.tensors[static_cast<size_t>((op.*accesses)[n].tensor)];
+        SCOPED_TRACE((accesses == &Operator::reads ? "reading " : "writing ") + tensor.name);
         if (tensor.kind == TensorClass::Constant || tensor.name == "embeddings") continue;
+        if (op.function == "end_of_rows" && tensor.name == "next") continue;  // it has a name alone
         Operator without = op;
-        auto& accesses = writes ? without.writes : without.reads;
-        accesses.erase(accesses.begin() + static_cast<int64_t>(n));
-        EXPECT_THAT(check(without, state).first, testing::Not(testing::IsEmpty()))
-            << "without " << (writes ? "writing " : "reading ") << tensor.name;
-        // Half of the elements along the dimension with the most, where that is more than words.
+        (without.*accesses).erase((without.*accesses).begin() + static_cast<int64_t>(n));
+        EXPECT_FALSE(faults(without, state, *alone, true).empty()) << "without it";
         Operator smaller = op;
-        auto& ranges = (writes ? smaller.writes : smaller.reads)[n].region.map.ranges;
+        auto& ranges = (smaller.*accesses)[n].region.map.ranges;
         const auto widest = std::max_element(ranges.begin(), ranges.end(),
                                              [](const auto& a, const auto& b) { return a.size() < b.size(); });
         if (tensor.name == "counts" || widest == ranges.end() || widest->size() < 8) continue;
         widest->hi = widest->lo + widest->size() / 2 - 1;
-        EXPECT_THAT(check(smaller, state).first, testing::Not(testing::IsEmpty()))
-            << "with half of " << tensor.name << (writes ? " written" : " read");
+        EXPECT_FALSE(faults(smaller, state, *alone, true).empty()) << "half of it";
       }
     }
-    state = next;
+    state = together(op, state, *alone);
   }
   for (const char* function : {"embed", "norm_qkv", "attention", "output_projection", "gated_up", "down"})
     EXPECT_TRUE(seen.contains(function)) << function;
