@@ -197,11 +197,11 @@ def compare(name, found, config, weights, tokens, tolerance=TOLERANCE):
 
 
 def written_weights(driver, config, random, larger=None):
-    """Random weights, the decoder's and as numbers. larger: of the weights whose name ends so, 40 times as large."""
+    """Random weights, the decoder's and as numbers. larger: of the weights whose name ends so, 60 times as large."""
     bits = {}
     for weight, shape in shapes(config).items():
         spread = 0.3 if len(shape) == 1 else 1.5 / np.sqrt(shape[-1])
-        factor = 40 if larger is not None and weight.endswith(larger) else 1
+        factor = 60 if larger is not None and weight.endswith(larger) else 1
         bits[weight] = to_bf16(factor * ((len(shape) == 1) + spread * random.standard_normal(shape)))
     write_safetensors(driver.folder / "model.safetensors", bits)
     return {weight: from_bf16(values) for weight, values in bits.items()}
