@@ -246,13 +246,12 @@ class DecodeImageBuilder {
     if (!alone) activation("Token", {shape_.batch, 1}, 4, 1);
     Operator& each_row =
         hand_written("sample", {shape_.batch}, {words_of("Best"), sequences, words_of("Logits"), counts});
+    // It also reads the row's logits and leaves zeros in the counts. The order through Best and the counts has both: to
+    // the plan they would be hand-offs of their own, of a whole row, and so by counters.
     each_row.reads = {tile(names_.at("Best"), false, each_row.grid, {0, -1, -1}),
-                      tile(names_.at("Logits"), false, each_row.grid, {0, -1}),
                       tile(shares, false, each_row.grid, {0, -1, -1})};
-    // It leaves zeros in the counts.
-    each_row.writes = {
-        alone ? tile(next, true, each_row.grid, {-1}) : tile(names_.at("Token"), true, each_row.grid, {0, -1}),
-        tile(shares, true, each_row.grid, {0, -1, -1})};
+    each_row.writes = {alone ? tile(next, true, each_row.grid, {-1})
+                             : tile(names_.at("Token"), true, each_row.grid, {0, -1})};
     each_row.cost.scratch_bytes = kDrawScratchBytes;
     std::vector<int>& arguments = made_.arguments.back();
     const auto end = [&](std::vector<int>& of, const std::string& token) {

@@ -252,6 +252,30 @@ class TaskRegions : public testing::TestWithParam<Decode> {
     });
   }
 
+  /// An operator with what it touches and the plan does not know, since what it knows orders it (decode_image.cpp):
+  /// `sample` reads logits, which those behind Best have read, and clears counts, which nobody reads after it.
+  Operator with_ordered_accesses(const Operator& op) const {
+    Operator all = op;
+    if (op.function != "sample") return all;
+    for (const auto& [name, writes] : {std::pair{"Logits", false}, std::pair{"counts", true}}) {
+      const auto& tensors = image_.operators.tensors;
+      const auto at = std::find_if(tensors.begin(), tensors.end(), [&](const auto& one) { return one.name == name; });
+      Access access;
+      access.tensor = static_cast<int>(at - tensors.begin());
+      access.region.writes = writes;
+      access.region.coordinates = 1;
+      indexing::IndexingMap& map = access.region.map;
+      map.dims = indexing::positions(op.grid);
+      map.results = {indexing::Expr::dim(0)};
+      for (size_t d = 1; d < at->shape.size(); ++d) {
+        map.ranges.push_back(indexing::below(at->shape[d]));
+        map.results.push_back(indexing::Expr::range(static_cast<int>(d) - 1));
+      }
+      (writes ? all.writes : all.reads).push_back(access);
+    }
+    return all;
+  }
+
   static std::vector<std::array<int64_t, 3>> tasks_of(const Operator& op) {
     std::vector<std::array<int64_t, 3>> tasks;
     for_each_block(op.grid, [&](const GridPoint& point) { tasks.push_back(point.block); });
@@ -391,8 +415,9 @@ class TaskRegions : public testing::TestWithParam<Decode> {
 TEST_P(TaskRegions, HoldWhatTasksTouch) {
   State state = first_state();
   std::set<std::string> seen;
-  for (const Operator& op : image_.operators.operators) {
-    SCOPED_TRACE(op.name);
+  for (const Operator& declared : image_.operators.operators) {
+    SCOPED_TRACE(declared.name);
+    const Operator op = with_ordered_accesses(declared);
     seen.insert(op.function);
     const auto alone = each_alone(op, state);
     ASSERT_TRUE(alone) << alone.error().to_string();
