@@ -5,6 +5,7 @@ All mistakes but the last few end in less than a second on a large model too: be
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -13,6 +14,7 @@ import time
 sys.dont_write_bytecode = True
 from command_line_test import BAD_INPUT, ENVIRONMENT, alone, check, input_of
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 TINY = {"model_type": "qwen3", "hidden_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2,
         "num_key_value_heads": 1, "head_dim": 32, "intermediate_size": 64, "vocab_size": 128, "rms_norm_eps": 1e-6,
         "rope_theta": 1e6, "max_position_embeddings": 64}
@@ -86,7 +88,16 @@ LARGE = [
                      "--measure 2", "--measure 2 --position 3", "--cache here", "--no-cache")),
     *((f"--prompt-ids 1 --device host-kernel {option}", BAD_INPUT,
        f"--device host-kernel does not take {option.split()[0]}: ", "leave it out, or use --device gpu")
-      for option in ("--trace t.html", "--measure 2", "--cache here", "--no-cache")),
+      for option in ("--measure 2", "--cache here", "--no-cache")),
+    ("--prompt-ids 1 --device host-kernel --trace .", BAD_INPUT, "--trace .: it is a folder", "name a file"),
+    ("--prompt-ids 1 --explain", BAD_INPUT, "--explain says how a plan was made", "add --plan FILE"),
+    *((f"--plan p.json {option}", BAD_INPUT, f"--plan does not take {option.split()[0]}: nothing is decoded",
+       "leave one of the two out")
+      for option in ("--prompt-ids 1", "--weights .", "--tokens 3", "--trace t.html", "--mode graph", "--json")),
+    ("--plan p.json --device host", BAD_INPUT, "--device host does not take --plan: the interpreter has no tasks"),
+    ("--plan . ", BAD_INPUT, "--plan .: it is a folder", "name a file, such as plan.json"),
+    ("--plan nowhere/p.json", ENVIRONMENT, "cannot write to the folder 'nowhere'", "--plan"),
+    ("--plan p.json --just-in-time attentive", BAD_INPUT, "there is no function 'attentive'"),
 ]
 OTHER = [
     ("--config nothing.json --prompt-ids 1", ENVIRONMENT, "cannot read 'nothing.json'"),
@@ -103,6 +114,7 @@ OTHER = [
     ("--config huge.json --prompt-ids 1", BAD_INPUT, "hidden_size is 100004"),
     ("--config nan.json --prompt-ids 1", BAD_INPUT, "'NaN' is no number of JSON"),
     ("--config tiny.json --prompt-ids 1 --tokens 65 --device host", BAD_INPUT, "max_position_embeddings is 64"),
+    ("--config odd.json --plan p.json", BAD_INPUT, "head_dim is 48; tasks take 32, 64 or 128"),
     ("--config tiny.json --prompt-ids 1 --just-in-time attentive --device host-kernel", BAD_INPUT,
      "there is no function 'attentive'", "the functions are all, attention"),
 ]
@@ -164,6 +176,76 @@ def answers(strata, folder):
     return faults
 
 
+def traces(strata, folder):
+    """A trace of the host's kernels has all tasks, and times that are those of a clock."""
+    faults = []
+    decode = ["decode", "--config", "tiny.json", "--device", "host-kernel", "--tokens", "4", "--prompt-ids", "1"]
+    plain = alone(strata, *decode, cwd=folder)
+    for mode in ("megakernel", "graph"):
+        begun = time.monotonic()
+        if alone(strata, *decode, "--mode", mode, "--trace", "t.json", cwd=folder) != plain:
+            faults.append(f"{mode}: a trace changes the tokens")
+        microseconds = (time.monotonic() - begun) * 1e6
+        events = json.loads((folder / "t.json").read_text())["traceEvents"]
+        tasks = [event for event in events if event["ph"] == "X"]
+        computed = {event["name"].split(" ")[0] for event in tasks}
+        ends = [event["ts"] + event["dur"] for event in tasks]
+        if not {"attention", "down", "sample"} <= {name.split(".")[0] for name in computed}:
+            faults.append(f"{mode}: the trace has {sorted(computed)}")
+        if not 0 < max(ends, default=0) < microseconds or len(set(ends)) < len(ends) / 4:
+            faults.append(f"{mode}: {len(tasks)} tasks of a trace until {max(ends, default=0)} us of {microseconds}")
+        alone(strata, *decode, "--mode", mode, "--trace", "t.html", cwd=folder)
+        if "<svg" not in (folder / "t.html").read_text():
+            faults.append(f"{mode}: the page has no drawing")
+    return faults
+
+
+def plans(strata, folder):
+    """The plans of the steps of a real model: written, told pass by pass, read, drawn."""
+    faults = []
+    decode = ["decode", "--config", "llama-3.2-1b"]
+    explained = alone(strata, *decode, "--plan", "p.json", "--explain", cwd=folder)
+    file = json.loads((folder / "p.json").read_text())
+    if file["version"] != 1 or file["name"] != "llama-3.2-1b" or list(file["plans"]) != ["1", "2", "4", "8", "16"]:
+        faults.append(f"the file has {file['version']}, {file['name']}, {list(file['plans'])}")
+    shown = alone(strata, "show", "p.json", cwd=folder)
+    for batch, plan in file["plans"].items():
+        tasks, events = len(plan["tasks"]), len(plan["events"])
+        if not re.search(rf"(?m)^batch {batch}: {tasks} tasks of \d+ operators, {events} events \(.*; 128 workers, 0 s",
+                         shown):
+            faults.append(f"batch {batch} has {tasks} tasks and {events} events:\n{shown}")
+        part = explained.split(f"batch {batch}: ")[1].split("batch ")[0]
+        counts = [int(n) for n in re.findall(r"(?m)^(?:dependences|implied waits|fusion) .* (\d+) events$", part)]
+        if len(counts) != 3 or counts != sorted(counts, reverse=True) or counts[0] == counts[1]:
+            faults.append(f"batch {batch}, events after the first passes: {counts}\n{part}")
+        if not re.search(rf"(?m)^linearisation +{tasks} tasks +{events} events$", part):
+            faults.append(f"batch {batch} is told to have other tasks and events:\n{part}")
+    if "  attention × 16: " not in shown:
+        faults.append(f"attention of 16 layers is not one line:\n{shown}")
+    drawing = alone(strata, "show", "p.json", "--format", "svg", cwd=folder)
+    if drawing != (ROOT / "docs" / "decode-layer.svg").read_text():
+        faults.append("the drawing is not that of docs/megakernel.md")
+    for options in (["--batch", "5"], ["--layer", "7"]):
+        other = alone(strata, "show", "p.json", "--format", "svg", *options, cwd=folder)
+        if other == drawing or "attention" not in other:
+            faults.append(f"the drawing with {options} is {other[:200]}")
+    # Tasks just in time, on other workers.
+    alone(strata, "decode", "--config", "tiny.json", "--plan", "small.json", "--workers", "6", "--just-in-time", "all",
+          "--capacity", "32", cwd=folder)
+    small = alone(strata, "show", "small.json", cwd=folder)
+    if "; 6 workers, 16 schedulers" not in small or "just in time; wait for" not in small:
+        faults.append(f"tasks just in time: {small}")
+    (folder / "later.json").write_text(json.dumps(file | {"version": 2}))
+    (folder / "array.json").write_text('{"plans": 3}')
+    for words, *parts in (("show later.json", "version 2 is not read, 1 is", "make the plan again"),
+                          ("show array.json", "'version' is missing"),
+                          ("show p.json --format html", "plans are shown as text or svg", "--format svg"),
+                          ("show p.json --layer 1", "say what is drawn", "add --format svg"),
+                          ("show p.json --format svg --batch 17", "no plan of llama-3.2-1b is for 17 sequences")):
+        faults += check(strata, folder, words, BAD_INPUT, parts)
+    return faults
+
+
 def main():
     strata = str(pathlib.Path(sys.argv[1]).resolve())
     with tempfile.TemporaryDirectory() as name:
@@ -172,7 +254,7 @@ def main():
         folder = pathlib.Path(name)
         for file, contents in FILES.items():
             (folder / file).write_bytes(contents if isinstance(contents, bytes) else contents.encode())
-        faults = mistakes(strata, folder) + answers(strata, folder)
+        faults = mistakes(strata, folder) + answers(strata, folder) + traces(strata, folder) + plans(strata, folder)
     print("\n".join(faults))
     print(f"{len(LARGE) + len(OTHER)} mistakes, {len(faults)} faults")
     sys.exit(1 if faults else 0)

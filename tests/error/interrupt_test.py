@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Results of `strata optimize` that signals, full disks and closed streams must not cost, and what an interrupted
 `strata decode` must not leave. Usage: ... STRATA"""
+import contextlib
 import json
 import os
 import pathlib
@@ -107,33 +108,86 @@ TINY = {"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 1, "num_a
 
 
 def decoding(strata, folder):
-    """An interrupt leaves no temporary file, whether it comes while the device code is compiled or after that."""
+    """An interrupt leaves no temporary file, whether it comes while the device code is compiled or after that. From
+    the first token on, it ends with the tokens so far, one line, and says so in the exit code."""
     faults = []
     (folder / "tiny.json").write_text(json.dumps(TINY))
     temporary = folder / "temporary"
     temporary.mkdir()
-    command = [strata, "decode", "--config", str(folder / "tiny.json"), "--device", "host-kernel", "--prompt-ids", "1",
-               "--tokens", "90000"]
+    command = [strata, "decode", "--config", str(folder / "tiny.json"), "--prompt-ids", "1", "--tokens", "90000",
+               "--ignore-eos", "--device"]
+    by_kernel = [*command, "host-kernel"]
     for moment in ("while it compiles", "while it decodes"):
-        with subprocess.Popen(command, env=os.environ | {"TMPDIR": str(temporary)}, start_new_session=True,
+        with subprocess.Popen(by_kernel, env=os.environ | {"TMPDIR": str(temporary)}, start_new_session=True,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
-            begun, compiled = time.monotonic(), False
-            while process.poll() is None and time.monotonic() - begun < GUARD:
-                names = list(temporary.glob("strata-fibers-*/program.cpp"))
-                if names and moment == "while it compiles" or compiled and not names:
+            begun, first = time.monotonic(), ""
+            if moment == "while it decodes":
+                first = process.stdout.read(1)  # of a token, which comes long before the last one
+            while not first and process.poll() is None and time.monotonic() - begun < GUARD:
+                if list(temporary.glob("strata-fibers-*/program.cpp")):
                     break
-                compiled = compiled or bool(names)
                 time.sleep(0.01)
             os.killpg(process.pid, signal.SIGINT)  # as a terminal does
             try:
-                printed = process.communicate(timeout=GUARD)[0]
+                printed = first + process.communicate(timeout=GUARD)[0]
             except subprocess.TimeoutExpired:
                 process.kill()
-                printed = process.communicate()[0] + "\n(killed)"
+                printed = first + process.communicate()[0] + "\n(killed)"
         left = [path.name for path in temporary.iterdir() if path.name.startswith("strata-")]
-        if process.returncode != -signal.SIGINT or left:
-            faults.append(f"decode, {moment}: exit code {process.returncode}, left {left}\n{printed}")
+        expected = 128 + signal.SIGINT if first else -signal.SIGINT
+        if process.returncode != expected or left:
+            faults.append(f"decode, {moment}: exit code {process.returncode}, left {left}\n{printed[-400:]}")
+    return faults + stops(by_kernel) + stops([*command, "host"]) + orphans(by_kernel)
+
+
+def stops(command):
+    """Tokens come as they are made, and those so far are all there after a signal."""
+    faults = []
+    for number in (signal.SIGINT, signal.SIGTERM):
+        for prompts in ([], ["--prompt-ids", "2,3"]):
+            with subprocess.Popen([*command, *prompts], start_new_session=True, stdout=subprocess.PIPE,
+                                  stderr=subprocess.PIPE, text=True) as process:
+                first = process.stdout.read(4)
+                os.killpg(process.pid, number)
+                try:
+                    printed, said = process.communicate(timeout=GUARD)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    printed, said = process.communicate()
+            rows = [row.split() for row in (first + printed).splitlines()]
+            lengths = [len(row) for row in rows]
+            if process.returncode != 128 + number or len(rows) != 1 + bool(prompts) or not all(
+                    0 < length < 90000 for length in lengths):
+                faults.append(f"{' '.join([*command, *prompts])}, signal {number}: exit code {process.returncode}, "
+                              f"{lengths} tokens\n{said[-400:]}")
     return faults
+
+
+def living(group):
+    """Processes of a group, but for those that nobody has waited for."""
+    found = []
+    for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, _, of = path.read_text().rpartition(")")[2].split()[:3]
+            if int(of) == group and state != "Z":
+                found.append(path.parent.name)
+    return found
+
+
+def orphans(command):
+    """What runs for a process that is ended at once ends with it."""
+    with subprocess.Popen(command, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                          text=True) as process:
+        process.stdout.read(1)
+        before = living(process.pid)
+        process.kill()
+    begun = time.monotonic()
+    while living(process.pid) and time.monotonic() - begun < GUARD:
+        time.sleep(0.05)
+    left = living(process.pid)
+    if left:
+        os.killpg(process.pid, signal.SIGKILL)
+    return [f"decode, killed: of {before}, {left} run on"] if left or len(before) < 2 else []
 
 
 def main():

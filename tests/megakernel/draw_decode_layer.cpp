@@ -1,19 +1,25 @@
-// The drawing of docs/megakernel.md: writes it, or with --check says whether a file is it.
+// The drawing of docs/megakernel.md, a layer of a real model's step as `strata show` draws it: writes it, or with
+// --check says whether a file is it.
 #include <cstdio>
 #include <string_view>
 
-#include "megakernel/tgraph/compile.h"
+#include "megakernel/decode/step_plan.h"
+#include "megakernel/models/config.h"
+#include "megakernel/tgraph/plan_view.h"
 #include "megakernel/tgraph/print.h"
-#include "megakernel/tgraph/test_graphs.h"
 #include "support/read_file.h"
 #include "support/write_file.h"
 
 namespace strata::megakernel {
 namespace {
 
+constexpr int64_t kLayer = 1;
+
 Result<void> run(const std::string& file, bool only_check) {
-  STRATA_TRY(const Compiled compiled, compile(decode_layers({}), {}));
-  const std::string drawing = to_svg(compiled.stages.fused);
+  STRATA_TRY(const ModelConfig config, preset_config("llama-3.2-1b"));
+  STRATA_TRY(const StepPlan step, plan_step(config, {}, default_target()));
+  STRATA_TRY(const TaskGraph layer, layer_of(step.compiled.plan, kLayer));
+  const std::string drawing = to_svg(layer);
   if (!only_check) return write_file(file, drawing);
   STRATA_TRY(const std::string known, read_file(file));
   if (known == drawing) return {};

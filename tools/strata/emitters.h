@@ -28,6 +28,14 @@ Finding emitters_finding();
 /// Canonical text of an HLO module.
 Result<std::string> canonical_module(const Source& source);
 
+/// What `strata show` prints of a file of plans (megakernel/plan_file.h): words, or a layer of a plan as SVG.
+struct PlanShow {
+  bool draws = false;
+  int64_t batch = 1;  ///< sequences of the plan that is drawn
+  int64_t layer = 1;  ///< that is drawn; the last where there are fewer
+};
+Result<std::string> shown_plans(const std::string& text, const PlanShow& options);
+
 /// What `strata run` does with HLO text, or with a folder that holds code.
 struct ModuleRunOptions {
   std::map<std::string, std::string> inputs;  ///< parameter name to file; others are random

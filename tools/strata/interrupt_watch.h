@@ -16,7 +16,12 @@ namespace strata::cli {
 /// so that nothing runs inside a handler. To be made before any other thread, which then inherits what is blocked.
 class InterruptWatch {
  public:
-  explicit InterruptWatch(std::stop_source& source) {
+  /// Whether there is a result so far that a stop leaves.
+  enum class From : uint8_t {
+    Now,
+    Begin,  ///< from begin() on; until then a signal ends the process as usual
+  };
+  explicit InterruptWatch(std::stop_source& source, From from = From::Now) : begun_(from == From::Now) {
     sigemptyset(&signals_);
     sigaddset(&signals_, SIGINT);
     sigaddset(&signals_, SIGTERM);
@@ -24,6 +29,7 @@ class InterruptWatch {
     watcher_ = std::jthread([this, &source](const std::stop_token& ended) { watch(source, ended); });
   }
 
+  void begin() { begun_ = true; }
   /// The exit code of a command that ended with `code` by itself: 128 and the signal's number where one asked for that.
   int exit_code(int code) const { return signal_ == 0 ? code : 128 + signal_; }
 
@@ -38,15 +44,23 @@ class InterruptWatch {
       }
       const int signal = sigtimedwait(&signals_, nullptr, &tick);
       if (signal <= 0) continue;
+      if (!begun_) end_by(signal);
       signal_ = signal;
       source.request_stop();
-      notice("\n{}: finishing with the best so far; a second signal ends it at once\n",
+      notice("\n{}: finishing with what there is; a second signal ends it at once\n",
              signal == SIGINT ? "interrupted" : "terminated");
       pthread_sigmask(SIG_UNBLOCK, &signals_, nullptr);
     }
   }
 
+  /// Blocked in other threads, it comes to this one.
+  void end_by(int signal) {
+    pthread_sigmask(SIG_UNBLOCK, &signals_, nullptr);
+    raise(signal);
+  }
+
   sigset_t signals_{};
+  std::atomic<bool> begun_;
   std::atomic<int> signal_ = 0;
   std::jthread watcher_;  // last: it uses the others
 };

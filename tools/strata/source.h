@@ -16,6 +16,12 @@ struct Source {
   std::string text;
   bool is_hlo = false;  ///< by its name (.hlo), or by how it begins
 
+  /// Whether it is JSON, as plans of the mega-kernel are, by how it begins: neither a program nor HLO begins so.
+  bool is_plan() const {
+    const size_t first = text.find_first_not_of(" \t\r\n");
+    return first != std::string::npos && text[first] == '{';
+  }
+
   /// At its declared sizes, where these have names.
   Result<GraphPtr> graph() const;
   Result<SizedProgram> program() const;

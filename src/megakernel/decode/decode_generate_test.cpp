@@ -30,7 +30,8 @@ struct Decode {
 };
 
 Decode decode_of(int64_t batch, Result<ModelWeights> weights = ModelWeights::random(small_config(), 7),
-                 DecodeMode mode = DecodeMode::Megakernel, const ModelConfig& config = small_config()) {
+                 DecodeMode mode = DecodeMode::Megakernel, const ModelConfig& config = small_config(),
+                 int64_t prompt_rows = 1) {
   Decode made;
   auto target = FiberDecodeTarget::open(kPlainHost);
   if (!weights || !target) {
@@ -38,8 +39,9 @@ Decode decode_of(int64_t batch, Result<ModelWeights> weights = ModelWeights::ran
     return made;
   }
   made.target = std::move(*target);
-  auto session = DecodeSession::make(*made.target, config, *weights,
-                                     {.batch = batch, .capacity = 64, .machine = {.workers = 3}, .mode = mode});
+  auto session = DecodeSession::make(
+      *made.target, config, *weights,
+      {.batch = batch, .capacity = 64, .machine = {.workers = 3}, .mode = mode, .prompt_rows = prompt_rows});
   if (!session) {
     ADD_FAILURE() << session.error().to_string();
     return made;
@@ -151,6 +153,25 @@ TEST(GeneratesInPart, EndsWhereItIsAskedTo) {
   ASSERT_TRUE(some) << some.error().to_string();
   EXPECT_GE(some->front().size(), 1U);
   EXPECT_EQ(decode.session->position(), static_cast<int64_t>(some->front().size()));
+}
+
+/// Between launches that take several positions of a prompt, too.
+TEST(GeneratesInPart, EndsWithinAPrompt) {
+  for (const bool stops : {false, true}) {
+    Decode decode = decode_of(1, ModelWeights::random(small_config(), 7), DecodeMode::Megakernel, small_config(), 8);
+    ASSERT_TRUE(decode.session);
+    std::stop_source stop;
+    if (stops) stop.request_stop();
+    std::vector<int> prompt(33, 5);
+    const auto made = decode.session->generate({prompt}, {.tokens = 2, .stop = stop.get_token()});
+    ASSERT_TRUE(made) << made.error().to_string();
+    EXPECT_EQ(decode.session->no_prompt_step(), "");
+    EXPECT_GT(decode.session->prompt_positions(), 1);
+    EXPECT_EQ((*made)[0].size(), stops ? 0U : 2U);
+    EXPECT_EQ(decode.session->position(), stops ? 0 : 34);
+    EXPECT_EQ(decode.session->decode_steps(), stops ? 0U : 2U);
+    EXPECT_EQ(decode.session->decode_seconds() > 0, !stops);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Batches, Generates, testing::Values(Sizes{1, 512}, Sizes{2, 512}, Sizes{2, 509}),

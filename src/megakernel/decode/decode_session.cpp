@@ -5,15 +5,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <set>
 
 #include "megakernel/decode/decode_sizes.h"
 #include "megakernel/decode/step_parts.h"
+#include "megakernel/decode/step_plan.h"
 #include "megakernel/models/bf16.h"
 #include "megakernel/models/rope.h"
 #include "megakernel/runtime/cuda/words.h"
 #include "megakernel/tasks/device/strata_sequence.h"
-#include "megakernel/tgraph/compile.h"
 
 namespace strata::megakernel {
 namespace {
@@ -64,21 +63,12 @@ DecodeSession::~DecodeSession() {
 Result<void> DecodeSession::compile_step() {
   if (options_.profile && options_.mode == DecodeMode::Auto)
     return with_remedy(invalid("recording tasks takes time, so no form is chosen by time"), "choose a form");
-  Machine& machine = options_.machine;
-  const Target& target = target_->machine();
-  // Without tasks that are just in time there are no schedulers.
-  const bool has_schedulers = !options_.without.ahead_of_time.empty();
-  const int others = has_schedulers ? (machine.schedulers + kBlockSchedulers - 1) / kBlockSchedulers : 0;
-  machine.workers = std::min(machine.workers, target.multiprocessors - others);
-  options_.capacity = cache_positions(config_, options_.batch, options_.capacity, {.workers = machine.workers});
-  STRATA_TRY(image_, decode_image(config_, {options_.batch, options_.capacity, DType::BF16}, machine, target));
-  divide_shared_memory(image_.operators, target, machine);
-  STRATA_CHECK(label_operators());
-  CompileOptions plans;
-  plans.events_of_tasks = !options_.without.events_of_tasks;
-  plans.choose_hand_offs = !options_.without.tagged_words && !options_.without.constants_ahead;
-  STRATA_TRY(Compiled compiled, compile(image_.operators, machine, plans));
-  plan_ = std::move(compiled.plan);
+  STRATA_TRY(StepPlan step, plan_step(config_, options_, target_->machine()));
+  options_.machine = step.machine;
+  options_.capacity = step.capacity;
+  image_ = std::move(step.image);
+  plan_ = std::move(step.compiled.plan);
+  const Machine& machine = options_.machine;
   const auto compile_form = [&](StepForm form) {
     return compile_step_code(*target_, image_, plan_, form, options_.profile);
   };
@@ -98,25 +88,6 @@ Result<void> DecodeSession::compile_step() {
   shape_.scratch_bytes = machine.scratch_bytes;
   if (options_.without.tasks_ahead) shape_.listed = 1;
   if (options_.without.constants_ahead) shape_.ahead_bytes = 0;
-  return {};
-}
-
-/// Marks the operators whose tasks come just in time.
-Result<void> DecodeSession::label_operators() {
-  const std::vector<std::string>& named = options_.without.ahead_of_time;
-  const auto is_named = [&](const std::string& name) {
-    return std::find(named.begin(), named.end(), name) != named.end();
-  };
-  std::set<std::string> functions{"all"};
-  for (Operator& op : image_.operators.operators) {
-    op.data_dependent = is_named("all") || is_named(op.function);
-    functions.insert(op.function);
-  }
-  for (const std::string& name : named) {
-    if (!functions.contains(name))
-      return with_remedy(invalid("there is no function '{}' in a step", name),
-                         fmt::format("the functions are {}", fmt::join(functions, ", ")));
-  }
   return {};
 }
 
@@ -356,14 +327,17 @@ bool DecodeSession::takes_prompts(size_t shortest) {
   return position_ % prompt_step_->each() == 0;
 }
 
-/// Feeds what all prompts have before their last tokens, of which a token follows.
-Result<void> DecodeSession::feed_prompts(const std::vector<std::vector<int>>& prompts, size_t count) {
-  for (size_t fed = 0; fed < count; fed += static_cast<size_t>(prompt_step_->each())) {
+/// Feeds what all prompts have before their last tokens, of which a token follows; less of it where a stop is asked
+/// for.
+Result<void> DecodeSession::feed_prompts(const std::vector<std::vector<int>>& prompts, size_t count,
+                                         const std::stop_token& stop) {
+  size_t fed = 0;
+  for (; fed < count && !stop.stop_requested(); fed += static_cast<size_t>(prompt_step_->each())) {
     std::vector<std::span<const int>> tokens;
     for (const std::vector<int>& prompt : prompts) tokens.push_back(std::span(prompt).subspan(fed, count - fed));
     STRATA_CHECK(prompt_step_->run(tokens, position_ + static_cast<int64_t>(fed)));
   }
-  set_position(position_ + static_cast<int64_t>(count));
+  set_position(position_ + static_cast<int64_t>(std::min(fed, count)));
   return {};
 }
 
@@ -391,7 +365,10 @@ Result<std::vector<std::vector<int>>> DecodeSession::generate(const std::vector<
   const size_t shortest = std::min_element(prompts.begin(), prompts.end(), shorter)->size();
   size_t fed = takes_prompts(shortest) ? shortest - 1 : 0;
   const auto begin = Clock::now();
-  if (fed > 0) STRATA_CHECK(feed_prompts(prompts, fed));
+  decode_seconds_ = 0;
+  decode_steps_ = 0;
+  if (fed > 0) STRATA_CHECK(feed_prompts(prompts, fed, options.stop));
+  if (options.stop.stop_requested()) return made;
   // While a sequence is in its prompt, the host says what comes next.
   std::vector<int> next(batch);
   for (size_t s = 0; s < batch; ++s) next[s] = prompts[s][fed];
@@ -404,7 +381,9 @@ Result<std::vector<std::vector<int>>> DecodeSession::generate(const std::vector<
     take(found, fed);
     for (size_t s = 0; s < batch; ++s) next[s] = fed + 1 < prompts[s].size() ? prompts[s][fed + 1] : found[s];
   }
-  prompt_seconds_ = std::chrono::duration<double>(Clock::now() - begin).count();
+  if (options.stop.stop_requested()) return made;
+  const auto decoding = Clock::now();
+  prompt_seconds_ = std::chrono::duration<double>(decoding - begin).count();
   // What was found within a prompt has ended nothing.
   STRATA_CHECK(put_sequences(options, ended));
   STRATA_CHECK(put<int>(DecodeBuffer::Kind::Tokens, next));
@@ -427,6 +406,8 @@ Result<std::vector<std::vector<int>>> DecodeSession::generate(const std::vector<
     if (aborted) break;
   }
   STRATA_TRY(const uint32_t done, end_launch());
+  decode_seconds_ = std::chrono::duration<double>(Clock::now() - decoding).count();
+  decode_steps_ = done;
   tell();
   position_ += done;
   return made;

@@ -118,6 +118,10 @@ class DecodeSession {
   const std::string& no_prompt_step() const { return no_prompt_step_; }
   /// That the last prompts took, but for their last tokens and for what is made for the first of them.
   double prompt_seconds() const { return prompt_seconds_; }
+  /// Of the last launch of generate, which makes the tokens that follow the longest prompt: its steps, each of them a
+  /// token of every sequence that has not ended, and how long it took. 0: none was made.
+  uint32_t decode_steps() const { return decode_steps_; }
+  double decode_seconds() const { return decode_seconds_; }
 
   StepForm form() const { return form_; }
   /// Where the mode is Auto.
@@ -131,14 +135,13 @@ class DecodeSession {
   DecodeSession(DecodeTarget& target, const ModelConfig& config, const DecodeOptions& options)
       : target_(&target), config_(config), options_(options) {}
   Result<void> compile_step();
-  Result<void> label_operators();
   Result<void> fill_memory(const ModelWeights& weights);
   Result<void> pack(const ModelWeights& weights);
   /// Continues with steps of that form, from the same position. Epochs begin again, so tagged words are cleared.
   Result<void> make_kernel(StepForm form);
   Result<void> check_positions(int64_t more) const;
   bool takes_prompts(size_t shortest);
-  Result<void> feed_prompts(const std::vector<std::vector<int>>& prompts, size_t count);
+  Result<void> feed_prompts(const std::vector<std::vector<int>>& prompts, size_t count, const std::stop_token& stop);
   Result<double> choose_loads();
   Result<void> choose_form();
   Result<double> measured_step();
@@ -161,6 +164,8 @@ class DecodeSession {
   std::unique_ptr<PromptStep> prompt_step_;
   std::string no_prompt_step_;
   double prompt_seconds_ = 0;
+  double decode_seconds_ = 0;
+  uint32_t decode_steps_ = 0;
   StepForm form_ = StepForm::Megakernel;
   std::optional<FormTimes> measured_;
   int64_t position_ = 0;

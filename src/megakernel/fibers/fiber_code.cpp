@@ -22,7 +22,8 @@ namespace megakernel {
 
 std::string fiber_source(std::string_view functions, std::span<const std::string> kernels, bool profile,
                          int graph_functions) {
-  std::string text = "#include <sys/mman.h>\n#include <utility>\n";
+  std::string text =
+      "#include <sys/mman.h>\n#include <sys/prctl.h>\n\n#include <chrono>\n#include <csignal>\n#include <utility>\n";
   text += core_source();  // which says what STRATA_DEVICE is
   text += host_library();
   append_headers(text, fiber_platform_text());

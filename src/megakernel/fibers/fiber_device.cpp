@@ -60,7 +60,7 @@ Result<Process> FiberDevice::start(const FiberCode& code, const std::string& ker
   add(threads);
   for (const int64_t blocks : grid) add(blocks);
   for (const uint64_t argument : arguments) add(argument);
-  return Process::start(command, {"STRATA_HOST_ORDER=" + order_});
+  return Process::start(command, {"STRATA_HOST_ORDER=" + order_}, Process::Interrupts::Wait);
 }
 
 }  // namespace strata::megakernel

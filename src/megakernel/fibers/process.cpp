@@ -37,7 +37,8 @@ HeldSignals::HeldSignals() {
 
 HeldSignals::~HeldSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
 
-Result<Process> Process::start(const std::vector<std::string>& command, const std::vector<std::string>& settings) {
+Result<Process> Process::start(const std::vector<std::string>& command, const std::vector<std::string>& settings,
+                               Interrupts interrupts) {
   OpenFile output(memfd_create("output", MFD_CLOEXEC));
   if (output.number() < 0) return environment("a file in memory: {}", std::strerror(errno));
   std::vector<char*> arguments = pointers(command);
@@ -49,11 +50,15 @@ Result<Process> Process::start(const std::vector<std::string>& command, const st
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, output.number(), STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(&actions, output.number(), STDERR_FILENO);
-  sigset_t none;
-  sigemptyset(&none);
+  sigset_t blocked;
+  sigemptyset(&blocked);
+  if (interrupts == Interrupts::Wait) {
+    sigaddset(&blocked, SIGINT);
+    sigaddset(&blocked, SIGTERM);
+  }
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
-  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setsigmask(&attributes, &blocked);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
   pid_t id = -1;
   const int error = posix_spawnp(&id, arguments[0], &actions, &attributes, arguments.data(), variables.data());

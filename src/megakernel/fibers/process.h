@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/types.h>
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -51,10 +52,16 @@ class Process {
     bool succeeded() const { return status == 0; }
   };
 
+  /// What SIGINT and SIGTERM do that a terminal or a shell sends to this process and those that it started.
+  enum class Interrupts : uint8_t {
+    End,   ///< the program
+    Wait,  ///< nothing in it: this process says how it ends
+  };
   /// Starts command[0], which is searched for as a shell does, with those arguments, and `settings` ("NAME=value") in
-  /// front of this process's environment. It inherits open files that are not closed on exec, and no signal is blocked
-  /// in it. Error (Environment) where it cannot be started.
-  static Result<Process> start(const std::vector<std::string>& command, const std::vector<std::string>& settings);
+  /// front of this process's environment. It inherits open files that are not closed on exec, and no other signal is
+  /// blocked in it. Error (Environment) where it cannot be started.
+  static Result<Process> start(const std::vector<std::string>& command, const std::vector<std::string>& settings,
+                               Interrupts interrupts = Interrupts::End);
   /// Ends it where it runs.
   ~Process();
   Process(Process&& other) noexcept

@@ -201,6 +201,7 @@ class HostPlatform {
   bool any(bool condition);
 
   unsigned long long clock();
+  unsigned long long now() { return clock(); }
   void pause() { std::this_thread::yield(); }
 
  private:

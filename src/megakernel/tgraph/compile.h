@@ -21,8 +21,13 @@ struct Stages {
 struct Compiled {
   Stages stages;
   Plan plan;
-  Estimate estimate;  ///< of the plan, with its hand-offs
+  Estimate estimate;                    ///< of the plan, with its hand-offs
+  Policy policy = Policy::LongestPath;  ///< that its queues were made by
 };
+
+/// What each pass made of the tasks and events, a line for each: their numbers, and what a plan's tasks, queues and
+/// hand-offs are.
+std::string passes_text(const Compiled& compiled);
 
 struct CompileOptions {
   int max_waits = 0;             ///< of a task; 0: 1 or kMaxWaits, by the plan's estimate
@@ -36,11 +41,10 @@ struct CompileOptions {
 /// be ours, and is one too.
 Result<Compiled> compile(const OperatorGraph& operators, const Machine& machine, const CompileOptions& options = {});
 
-/// Plans for batches of 1, 2, 4, … up to the first that holds `most_sequences`, each of the operator graph that
-/// `operators` gives for that batch (Mirage Persistent Kernel, section 5). Errors: those of `operators` and of compile,
-/// with the batch; InvalidInput where most_sequences is less than 1.
+/// Plans for batches of 1, 2, 4, … up to the first that holds `most_sequences`, each as `plan_of` makes it for that
+/// batch (Mirage Persistent Kernel, section 5). Errors: those of plan_of, with the batch; InvalidInput where
+/// most_sequences is less than 1.
 Result<PlanFile> compile_batches(const std::string& name, int64_t most_sequences,
-                                 const std::function<Result<OperatorGraph>(int64_t batch)>& operators,
-                                 const Machine& machine, const CompileOptions& options = {});
+                                 const std::function<Result<Plan>(int64_t batch)>& plan_of);
 
 }  // namespace strata::megakernel

@@ -195,26 +195,30 @@ TEST(Compile, DecodeOfManyLayers) {
 }
 
 TEST(Compile, APlanForEachBatch) {
-  const auto layer = [](int64_t batch) -> Result<OperatorGraph> {
+  const auto layer = [](int64_t batch) {
     DecodeLayers model;
     model.batch = batch;
     model.splits = std::max<int64_t>(1, 16 / batch);
     return decode_layers(model);
   };
-  const auto file = compile_batches("layer", 6, layer, {});
+  const auto plan_of = [&](int64_t batch) -> Result<Plan> {
+    STRATA_TRY(Compiled compiled, compile(layer(batch), {}));
+    return std::move(compiled.plan);
+  };
+  const auto file = compile_batches("layer", 6, plan_of);
   ASSERT_TRUE(file) << file.error().to_string();
   std::vector<int64_t> batches;
   for (const auto& [batch, plan] : file->by_batch) {
     batches.push_back(batch);
-    EXPECT_TRUE(check(plan, *layer(batch), {}));
+    EXPECT_TRUE(check(plan, layer(batch), {}));
   }
   EXPECT_EQ(batches, (std::vector<int64_t>{1, 2, 4, 8}));
   const auto parsed = parse_plan_file(print_plan_file(*file));
   ASSERT_TRUE(parsed) << parsed.error().to_string();
   EXPECT_EQ(print_plan_file(*parsed), print_plan_file(*file));
-  EXPECT_EQ(compile_batches("layer", 0, layer, {}).error().message, "a plan is for 1 to 65536 sequences, not 0");
-  const auto none = [](int64_t) -> Result<OperatorGraph> { return invalid("no model"); };
-  EXPECT_EQ(compile_batches("layer", 4, none, {}).error().message, "batch 1: no model");
+  EXPECT_EQ(compile_batches("layer", 0, plan_of).error().message, "a plan is for 1 to 65536 sequences, not 0");
+  const auto none = [](int64_t) -> Result<Plan> { return invalid("no model"); };
+  EXPECT_EQ(compile_batches("layer", 4, none).error().message, "batch 1: no model");
 }
 
 /// A task that waits for one that is held up must be marked; one that only stands after it must not lose its prefetch.

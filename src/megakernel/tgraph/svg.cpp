@@ -113,6 +113,10 @@ class Drawing {
     for (Circle& circle : circles_) {
       double x = 1e30, y = 0;
       for (int node : circle.out) x = std::min(x, nodes_[static_cast<size_t>(node)].x);
+      if (circle.out.empty()) {
+        x = 0;
+        for (int node : circle.in) x = std::max(x, nodes_[static_cast<size_t>(node)].x + kColumn);
+      }
       for (int node : circle.out) y += nodes_[static_cast<size_t>(node)].y;
       for (int node : circle.in) y += nodes_[static_cast<size_t>(node)].y;
       circle.x = x - (kColumn - kWidth) / 2;
@@ -125,6 +129,7 @@ class Drawing {
       height_ = std::max(height_, node.y + kHeight + 20);
       width_ = std::max(width_, node.x + kWidth + kLeft);
     }
+    for (const Circle& circle : circles_) width_ = std::max(width_, circle.x + kRadius + kLeft);
   }
 
   static std::string curve(double x0, double y0, double x1, double y1) {

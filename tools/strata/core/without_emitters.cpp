@@ -30,6 +30,8 @@ Finding emitters_finding() {
 
 Result<std::string> canonical_module(const Source&) { return missing("reading HLO takes"); }
 
+Result<std::string> shown_plans(const std::string&, const PlanShow&) { return missing("reading plans takes"); }
+
 Result<int> run_module(const Source&, const ModuleRunOptions&) { return missing("running HLO takes"); }
 
 Result<int> run_folder(const std::string&, const ModuleRunOptions&) { return missing("running a folder's code takes"); }

@@ -3,18 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "../commands.h"
+#include "../interrupt_watch.h"
 #include "../machine_options.h"
 #include "decode_host.h"
 #include "decode_options.h"
+#include "decode_plan.h"
 #include "megakernel/decode/cuda_decode.h"
 #include "megakernel/decode/decode_sizes.h"
 #include "megakernel/decode/decoder.h"
@@ -23,6 +23,7 @@
 #include "megakernel/runtime/timeline.h"
 #include "runtime/result_cache.h"
 #include "support/host_memory.h"
+#include "token_stream.h"
 
 namespace strata::cli {
 namespace {
@@ -32,7 +33,6 @@ using Clock = std::chrono::steady_clock;
 using Tokens = std::vector<std::vector<int>>;
 
 constexpr const char* kSmaller = "take a smaller model, or decode on a GPU";
-constexpr int kHostWorkers = 4;  // each has 258 threads, which run in turn
 
 /// The weights of a command. Files are opened at once, and their headers checked; random weights, of which a large
 /// model's take a minute, are drawn when they are asked for.
@@ -65,22 +65,12 @@ class CommandWeights {
   std::optional<ModelWeights> weights_;
 };
 
-void print(const Tokens& made) {
-  for (const auto& tokens : made) fmt::print("{}\n", fmt::join(tokens, " "));
-}
-
-/// A file that cannot be written is told before the work, not after it.
-Result<void> check_trace(const std::string& path) {
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored))
-    return with_remedy(invalid("--trace {}: it is a folder", path), "name a file, such as trace.html");
-  if (std::filesystem::exists(path, ignored) && !std::filesystem::is_regular_file(path, ignored)) return {};  // a pipe
-  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  return check_writable(folder.empty() ? "." : folder.string(), "--trace");
-}
-
 /// Returns the last step that was recorded as a whole; a page needs one.
 Result<std::optional<StepTimeline>> write_trace(const DecodeSession& session, const std::string& path) {
+  if (session.decode_steps() == 0) {
+    notice("note: {} is not written: a stop came before the steps that it would show\n", path);
+    return std::nullopt;
+  }
   STRATA_TRY(const std::vector<TracedTask> tasks, session.trace());
   auto timeline = step_timeline(session.plan(), tasks);
   if (path.ends_with(".html")) {
@@ -131,36 +121,48 @@ void note_prompts(const DecodeSession& session) {
   if (!session.no_prompt_step().empty()) notice("note: prompts went token by token: {}\n", session.no_prompt_step());
 }
 
-/// What all forms of tasks are made with.
-Result<DecodeOptions> session_options_of(const DecodeCommand& command, const DecodeRequest& request) {
-  DecodeOptions options;
-  options.batch = request.batch();
-  options.capacity = request.capacity;
-  STRATA_TRY(options.mode, mode_of(command));
-  if (command.workers > 0) options.machine.workers = static_cast<int>(command.workers);
-  if (command.has("--tagged-bytes")) options.machine.tagged_bytes = command.tagged_bytes;
-  if (command.has("--ahead-bytes")) options.ahead_bytes = command.ahead_bytes;
-  if (command.window > 0) options.machine.window_bytes = command.window;
-  if (command.prompt_rows > 0) {
-    options.prompt_rows = command.prompt_rows;
-  } else if (command.device == "gpu") {
-    options.prompt_rows = kDecodePromptRows;
-    options.least_prompt = kDecodeLongPrompt;
+/// What is made, as it is made; with --json all of it is printed at the end.
+class Printed {
+ public:
+  Printed(const DecodeCommand& command, const DecodeRequest& request)
+      : is_json_(command.json),
+        stream_(request.prompts.size(), request.generate.tokens, request.generate.stop_tokens) {}
+  DecodeSession::OnToken on_token() {
+    if (is_json_) return {};
+    return [this](int64_t sequence, int token) { stream_.take(sequence, token); };
   }
-  const auto is_without = [&](const char* part) {
-    return std::find(command.without.begin(), command.without.end(), part) != command.without.end();
-  };
-  options.without = {is_without(kDecodeParts[0]), is_without(kDecodeParts[1]), is_without(kDecodeParts[2]),
-                     is_without(kDecodeParts[3]), is_without(kDecodeParts[4]), command.just_in_time};
-  return options;
+  void finish() {
+    if (!is_json_) stream_.finish();
+  }
+
+ private:
+  bool is_json_;
+  TokenStream stream_;
+};
+
+/// Of the steps that made the tokens after the longest prompt; nothing where a stop came before them.
+struct StepTimes {
+  double ms = 0;
+  double floor_ms = 0;
+};
+std::optional<StepTimes> step_times(const DecodeSession& session, double bandwidth) {
+  const int64_t steps = session.decode_steps();
+  if (steps == 0) return {};
+  // The floor grows evenly with the position, so the steps' mean is that of their middle.
+  const int64_t end = session.position();
+  const double bytes = static_cast<double>(session.floor_bytes(end - steps) + session.floor_bytes(end - 1)) / 2;
+  return StepTimes{session.decode_seconds() / static_cast<double>(steps) * 1e3, bytes / bandwidth * 1e3};
 }
 
-Result<int> decode_on_gpu(const DecodeCommand& options, const DecodeRequest& request, CommandWeights& weights) {
-  STRATA_TRY(DecodeOptions session_options, session_options_of(options, request));
-  if (!options.trace.empty()) STRATA_CHECK(check_trace(options.trace));
+Result<int> decode_on_gpu(const DecodeCommand& options, DecodeRequest& request, CommandWeights& weights) {
+  STRATA_TRY(DecodeOptions session_options, session_options_of(options, request.batch(), request.capacity));
+  STRATA_TRY(session_options.mode, mode_of(options));
   session_options.profile = !options.trace.empty();
   if (options.window == 0 && options.trace.empty())
     session_options.windows = {kDecodeWindows.begin(), kDecodeWindows.end()};
+  std::stop_source stop;
+  InterruptWatch watch(stop, InterruptWatch::From::Begin);  // before the driver's threads
+  request.generate.stop = stop.get_token();
   STRATA_TRY(const std::unique_ptr<GpuDevice> device, GpuDevice::open());
   const auto begin = Clock::now();
   std::optional<ResultCache> cache;
@@ -177,15 +179,16 @@ Result<int> decode_on_gpu(const DecodeCommand& options, const DecodeRequest& req
       target.registers(session->form()).spilled_bytes, session->shape().ring_bytes / 1024,
       session->shape().scratch_bytes / 1024, session->shape().window_bytes / 1024, session->shape().ahead_bytes / 1024);
   if (session->measured()) notice("{}\n", describe_choice(*session));
-  const auto decoding = Clock::now();
-  const auto generated = session->generate(request.prompts, request.generate);
+  Printed printed(options, request);
+  watch.begin();
+  const auto generated = session->generate(request.prompts, request.generate, printed.on_token());
   if (!generated && session->hangs()) {
     // What would free the device's memory now waits for a kernel that does not end.
     std::fprintf(stderr, "%s\n", generated.error().to_string().c_str());
     std::_Exit(kEnvironment);
   }
   STRATA_TRY(const auto made, generated);
-  const double seconds = std::chrono::duration<double>(Clock::now() - decoding).count();
+  printed.finish();
   note_prompts(*session);
   std::optional<StepTimeline> timeline;
   if (!options.trace.empty()) {
@@ -203,12 +206,10 @@ Result<int> decode_on_gpu(const DecodeCommand& options, const DecodeRequest& req
   const auto floor_ms = [&](int64_t position) {
     return static_cast<double>(session->floor_bytes(position)) / bandwidth * 1e3;
   };
-  const double floor = floor_ms(session->position());
-  if (!options.json) {
-    print(made);
-    notice("{:.3f} ms a position with the prompt; floor {:.3f} ms\n",
-           seconds * 1e3 / static_cast<double>(session->position()), floor);
-  }
+  const std::optional<StepTimes> times = step_times(*session, bandwidth);
+  if (times && !options.json)
+    fmt::print("{:.4f} ms a token, floor {:.4f} ms, ratio {:.3f}\n", times->ms, times->floor_ms,
+               times->ms / times->floor_ms);
   nlohmann::json report{{"device", device->name()},
                         {"tokens", made},
                         {"start_seconds", start},
@@ -224,12 +225,15 @@ Result<int> decode_on_gpu(const DecodeCommand& options, const DecodeRequest& req
                        {"loaded_bytes", timeline->bytes},
                        {"idle", timeline->idle},
                        {"dependences", timeline->dependences}};
-  if (const auto& times = session->measured(); times && times->no_graph.empty())
-    report.update({{"megakernel_ms", times->megakernel * 1e3}, {"graph_ms", times->graph * 1e3}});
+  if (times)
+    report.update({{"steps", session->decode_steps()}, {"ms_a_token", times->ms}, {"floor_ms", times->floor_ms}});
+  if (const auto& forms = session->measured(); forms && forms->no_graph.empty())
+    report.update({{"megakernel_ms", forms->megakernel * 1e3}, {"graph_ms", forms->graph * 1e3}});
   if (options.measure > 0) {
     std::vector<int64_t> positions = request.positions;
     if (positions.empty()) positions.push_back(session->position());
     for (const int64_t position : positions) {
+      if (stop.stop_requested()) break;
       STRATA_TRY(const double ms, measured_step(*session, position, static_cast<uint32_t>(options.measure)));
       const double least = floor_ms(position);
       report["measured"].push_back({{"position", position}, {"ms", ms}, {"floor_ms", least}, {"ratio", ms / least}});
@@ -238,45 +242,59 @@ Result<int> decode_on_gpu(const DecodeCommand& options, const DecodeRequest& req
     }
   }
   if (options.json) fmt::print("{}\n", report.dump());
-  return kSuccess;
+  return watch.exit_code(kSuccess);
 }
 
 /// The same of all devices without times.
-Result<int> report_host(const DecodeCommand& command, const Tokens& made, std::string_view mode) {
-  if (command.json) {
+void report_host(const DecodeCommand& command, const Tokens& made, std::string_view mode) {
+  if (command.json)
     fmt::print("{}\n", nlohmann::json{{"device", command.device}, {"mode", mode}, {"tokens", made}}.dump());
-  } else {
-    print(made);
-  }
-  return kSuccess;
 }
 
 /// By the device code that a GPU would run, with few workers.
-Result<int> decode_by_host_kernel(const DecodeCommand& command, const DecodeRequest& request, CommandWeights& weights) {
-  STRATA_TRY(DecodeOptions session_options, session_options_of(command, request));
-  if (command.workers == 0) session_options.machine.workers = kHostWorkers;
+Result<int> decode_by_host_kernel(const DecodeCommand& command, DecodeRequest& request, CommandWeights& weights) {
+  STRATA_TRY(DecodeOptions session_options, session_options_of(command, request.batch(), request.capacity));
+  STRATA_TRY(session_options.mode, mode_of(command));
   if (session_options.mode == DecodeMode::Auto) session_options.mode = DecodeMode::Megakernel;  // no times to choose by
+  session_options.profile = !command.trace.empty();
   STRATA_CHECK(check_host_memory(weights.bytes() * 2, "decoding by the device code on the host", kSmaller));
   STRATA_TRY(const auto target, FiberDecodeTarget::open());
   STRATA_TRY(const auto session, DecodeSession::make(
                                      *target, request.config, [&] { return weights.get(); }, session_options));
-  STRATA_TRY(const auto made, session->generate(request.prompts, request.generate));
+  std::stop_source stop;
+  const InterruptWatch watch(stop);
+  request.generate.stop = stop.get_token();
+  Printed printed(command, request);
+  STRATA_TRY(const auto made, session->generate(request.prompts, request.generate, printed.on_token()));
+  printed.finish();
   note_prompts(*session);
-  return report_host(command, made, name_of(session->form()));
+  if (!command.trace.empty()) {
+    if (const auto written = write_trace(*session, command.trace); !written) return tl::unexpected(written.error());
+  }
+  report_host(command, made, name_of(session->form()));
+  return watch.exit_code(kSuccess);
 }
 
-Result<int> decode_by_interpreter(const DecodeCommand& command, const DecodeRequest& request, CommandWeights& weights) {
+Result<int> decode_by_interpreter(const DecodeCommand& command, DecodeRequest& request, CommandWeights& weights) {
   STRATA_CHECK(
       ReferenceDecoder<float>::check(request.config, {.batch = request.batch(), .capacity = request.capacity}));
   STRATA_TRY(const ModelWeights* const values, weights.get());
-  STRATA_TRY(const auto made,
-             decode_on_host(request.config, *values, request.prompts, request.generate, request.capacity));
-  return report_host(command, made, "interpreter");
+  std::stop_source stop;
+  const InterruptWatch watch(stop);
+  request.generate.stop = stop.get_token();
+  Printed printed(command, request);
+  STRATA_TRY(const auto made, decode_on_host(request.config, *values, request.prompts, request.generate,
+                                             request.capacity, printed.on_token()));
+  printed.finish();
+  report_host(command, made, "interpreter");
+  return watch.exit_code(kSuccess);
 }
 
 Result<int> decode(const DecodeCommand& command) {
-  STRATA_TRY(const DecodeRequest request, read_request(command));
+  if (command.has("--plan")) return write_plans(command);
+  STRATA_TRY(DecodeRequest request, read_request(command));
   if (command.device != "host") STRATA_CHECK(check_task_sizes(request.config, request.batch()));
+  if (!command.trace.empty()) STRATA_CHECK(check_output_file(command.trace, "--trace", "trace.html"));
   STRATA_TRY(CommandWeights weights, CommandWeights::open(command, request.config));
   if (command.device == "host") return decode_by_interpreter(command, request, weights);
   if (command.device == "host-kernel") return decode_by_host_kernel(command, request, weights);

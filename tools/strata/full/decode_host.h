@@ -12,6 +12,7 @@ namespace strata::cli {
 Result<std::vector<std::vector<int>>> decode_on_host(const megakernel::ModelConfig& config,
                                                      const megakernel::ModelWeights& weights,
                                                      const std::vector<std::vector<int>>& prompts,
-                                                     const megakernel::GenerateOptions& options, int64_t capacity);
+                                                     const megakernel::GenerateOptions& options, int64_t capacity,
+                                                     const megakernel::DecodeSession::OnToken& on_token);
 
 }  // namespace strata::cli

@@ -31,7 +31,8 @@ struct DeviceOption {
 constexpr const char* kNoTimes = "the host has no times";
 constexpr const char* kNoTasks = "the interpreter has no tasks";
 constexpr const char* kNoCode = "nothing compiled is kept";
-constexpr std::array<DeviceOption, 13> kDeviceOptions{{{"--trace", false, kNoTimes},
+constexpr std::array<DeviceOption, 14> kDeviceOptions{{{"--trace", true, kNoTasks},
+                                                       {"--plan", true, kNoTasks},
                                                        {"--measure", false, kNoTimes},
                                                        {"--position", false, kNoTimes},
                                                        {"--cache", false, kNoCode},
@@ -57,6 +58,8 @@ Result<void> check_device(const DecodeCommand& command) {
 
 /// Options that mean nothing without another.
 Result<void> check_pairs(const DecodeCommand& command) {
+  if (command.explain && !command.has("--plan"))
+    return with_remedy(invalid("--explain says how a plan was made, and none is asked for"), "add --plan FILE");
   if (command.has("--position") && !command.has("--measure"))
     return with_remedy(invalid("--position is of measurements, and there are none"), "add --measure STEPS");
   if (command.has("--seed") && command.has("--weights"))
@@ -79,6 +82,12 @@ Result<ModelConfig> read_config(const std::string& name) {
   const bool is_path = name.find('/') != std::string::npos || name.ends_with(".json");
   if (is_path || name == kStandardInput || std::filesystem::exists(name, ignored)) return load_config(name);
   return preset_config(name);
+}
+
+Result<ModelConfig> read_told_config(const std::string& name) {
+  STRATA_TRY(ModelConfig config, read_config(name));
+  for (const std::string& note : notes_of(config)) notice("note: {}\n", note);
+  return config;
 }
 
 /// Prompts of a file, one a line, and what messages call each.
@@ -202,12 +211,23 @@ Result<std::vector<int>> parse_ids(const std::string& text, const std::string& w
   return ids;
 }
 
+Result<ModelConfig> read_plan_config(const DecodeCommand& command) {
+  STRATA_CHECK(check_device(command));
+  const std::set<std::string> plans{"--plan",     "--explain",      "--config", "--device",
+                                    "--capacity", "--workers",      "--window", "--tagged-bytes",
+                                    "--without",  "--just-in-time", "--quiet"};
+  for (const std::string& option : command.given) {
+    if (!plans.contains(option))
+      return with_remedy(invalid("--plan does not take {}: nothing is decoded", option), "leave one of the two out");
+  }
+  return read_told_config(command.config);
+}
+
 Result<DecodeRequest> read_request(const DecodeCommand& command) {
   STRATA_CHECK(check_device(command));
   STRATA_CHECK(check_pairs(command));
   DecodeRequest request;
-  STRATA_TRY(request.config, read_config(command.config));
-  for (const std::string& note : notes_of(request.config)) notice("note: {}\n", note);
+  STRATA_TRY(request.config, read_told_config(command.config));
   STRATA_TRY(request.prompts, read_prompts(command, request.config));
   request.generate = command.generate;
   request.generate.sampling = {command.sampling};
@@ -256,7 +276,7 @@ void add_decode_options(CLI::App& app, DecodeCommand& command) {
   app.add_option("--cache", command.cache, "folder of the cache of compiled code; default ~/.cache/strata");
   app.add_flag("--no-cache", command.no_cache, "neither read nor write the cache");
   add_optional(app, "--capacity", command.capacity, {1, kMostPositions},
-               "positions of the caches, at least; default: what is needed");
+               "positions of the caches, at least; default: what is needed, with --plan 1024");
   app.add_option("--device", command.device,
                  "gpu; host: the interpreter; host-kernel: the GPU's code, compiled for the host by c++; both for "
                  "small models")
@@ -270,6 +290,11 @@ void add_decode_options(CLI::App& app, DecodeCommand& command) {
   app.add_option("--trace", command.trace,
                  "write begin and end of each task of the last launch: for Perfetto, or of its last step, as a page, "
                  "where the file ends in .html");
+  app.add_option("--plan", command.plan,
+                 "decode nothing; write the plans of the mega-kernel's step for 1, 2, 4, 8 and 16 sequences, which "
+                 "`strata show` prints and draws: no weights, no prompt, no GPU")
+      ->type_name("FILE");
+  app.add_flag("--explain", command.explain, "print what each pass made of tasks and events, with --plan");
   add_optional(app, "--window", command.window, {1, int64_t{1} << 20},
                "weights on their way to a multiprocessor; default: the faster of 49152 and 65536, measured at the "
                "start",

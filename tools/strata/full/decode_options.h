@@ -17,6 +17,9 @@ namespace strata::cli {
 inline constexpr std::array kDecodeParts{"tasks-ahead", "descriptors-ahead", "weights-ahead", "events-of-tasks",
                                          "tagged-words"};
 
+/// With --device host-kernel; each has 258 threads, which run in turn.
+inline constexpr int kHostWorkers = 4;
+
 struct DecodeCommand {
   std::string config;
   std::string weights;
@@ -33,6 +36,8 @@ struct DecodeCommand {
   std::string device = "gpu";
   std::string mode = "auto";
   std::string trace;
+  std::string plan;
+  bool explain = false;
   int64_t window = 0;   ///< 0: measured
   int64_t workers = 0;  ///< 0: as many as the device has by default
   int64_t ahead_bytes = 0;
@@ -66,6 +71,9 @@ void add_decode_options(CLI::App& app, DecodeCommand& command);
 /// prompts and tokens that are none or not of the vocabulary; positions beyond --capacity or the model's
 /// max_position_embeddings. (Environment): files that cannot be read.
 Result<DecodeRequest> read_request(const DecodeCommand& command);
+
+/// Of --plan: the model. Errors as read_request has them, for options that plan nothing and for the configuration.
+Result<megakernel::ModelConfig> read_plan_config(const DecodeCommand& command);
 
 /// Token ids, or other numbers from 0 on, with commas or spaces between them, in brackets or not. `what` begins
 /// messages: "--stop-ids"; `thing` is what they are: "token id".

@@ -150,6 +150,10 @@ class FiberPlatform : public CudaWords {
 
   /// A round in which nothing happened counts as a millisecond, so that limits do not depend on the machine's speed.
   unsigned long long clock() { return (strata_host::team.idle_rounds() + 1) * 1'000'000; }
+  unsigned long long now() {
+    const auto since = std::chrono::steady_clock::now().time_since_epoch();
+    return static_cast<unsigned long long>(std::chrono::duration_cast<std::chrono::nanoseconds>(since).count());
+  }
   int multiprocessor(int block) { return block; }
   void pause() { strata_host::team.pause(); }
 

@@ -57,7 +57,8 @@
 //     bool any(bool)                          team: all meet, and learn whether it is true in one of them
 //   Handle, and Handle handle()               what a function that is not inlined has the platform by: on a GPU the
 //                                             platform itself, since what has an address is no register
-//   unsigned long long clock()                nanoseconds
+//   unsigned long long clock()                nanoseconds, by which waits are limited
+//   unsigned long long now()                  nanoseconds, for records of what took how long
 //   void pause()                              between two polls
 #pragma once
 

@@ -11,12 +11,12 @@ namespace strata::megakernel {
 /// By one thread of load or of compute.
 template <bool kProfile, class Platform>
 STRATA_DEVICE void note_begin(Context<Platform>& c, Descriptor& entry) {
-  if constexpr (kProfile) entry.begin[static_cast<int>(c.role) - 1] = c.platform.clock();
+  if constexpr (kProfile) entry.begin[static_cast<int>(c.role) - 1] = c.platform.now();
 }
 /// Before the role gives the entry back.
 template <bool kProfile, class Platform>
 STRATA_DEVICE void note_end(Context<Platform>& c, Descriptor& entry) {
-  if constexpr (kProfile) entry.end[static_cast<int>(c.role) - 1] = c.platform.clock();
+  if constexpr (kProfile) entry.end[static_cast<int>(c.role) - 1] = c.platform.now();
 }
 
 /// Of a worker, for control.

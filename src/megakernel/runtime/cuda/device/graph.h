@@ -31,7 +31,7 @@ class GraphProfile {
   STRATA_DEVICE GraphProfile(Context<Platform>& c, const GraphLaunch& launch) : c_(c), launch_(launch) {}
 
   STRATA_DEVICE unsigned long long now() const {
-    if constexpr (kProfile) return c_.platform.clock();
+    if constexpr (kProfile) return c_.platform.now();
     return 0;
   }
   /// Task n, when the epoch is known.

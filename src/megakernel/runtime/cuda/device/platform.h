@@ -172,6 +172,7 @@ class CudaPlatform : public CudaWords {
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now)::"memory");
     return now;
   }
+  STRATA_DEVICE unsigned long long now() { return clock(); }
   /// That a block runs on.
   STRATA_DEVICE int multiprocessor(int /*block*/) {
     int number;
