@@ -220,8 +220,9 @@ def plans(strata, folder):
             faults.append(f"batch {batch}, events after the first passes: {counts}\n{part}")
         if not re.search(rf"(?m)^linearisation +{tasks} tasks +{events} events$", part):
             faults.append(f"batch {batch} is told to have other tasks and events:\n{part}")
-    if "  attention × 16: " not in shown:
-        faults.append(f"attention of 16 layers is not one line:\n{shown}")
+    told = re.findall(r"(?m)^  attention(?:\.\d+| × (\d+)): \d+ tasks; wait for .*, trigger ", shown)
+    if sum(int(count or 1) for count in told) != 16 * len(file["plans"]):
+        faults.append(f"attention of 16 layers for each batch: {told} in\n{shown}")
     drawing = alone(strata, "show", "p.json", "--format", "svg", cwd=folder)
     if drawing != (ROOT / "docs" / "decode-layer.svg").read_text():
         faults.append("the drawing is not that of docs/megakernel.md")

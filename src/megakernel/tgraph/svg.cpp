@@ -125,6 +125,12 @@ class Drawing {
         circle.y += 2 * kRadius + 4;
       height_ = std::max(height_, circle.y + 2 * kRadius);
     }
+    // One that nobody triggers stands left of the first column.
+    double first = kLeft + kRadius;
+    for (const Circle& circle : circles_) first = std::min(first, circle.x);
+    const double shift = kLeft + kRadius - first;
+    for (Node& node : nodes_) node.x += shift;
+    for (Circle& circle : circles_) circle.x += shift;
     for (const Node& node : nodes_) {
       height_ = std::max(height_, node.y + kHeight + 20);
       width_ = std::max(width_, node.x + kWidth + kLeft);
