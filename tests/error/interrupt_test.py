@@ -137,30 +137,27 @@ def decoding(strata, folder):
         expected = 128 + signal.SIGINT if first else -signal.SIGINT
         if process.returncode != expected or left:
             faults.append(f"decode, {moment}: exit code {process.returncode}, left {left}\n{printed[-400:]}")
-    return faults + stops(by_kernel) + stops([*command, "host"]) + orphans(by_kernel)
+    faults += stops(by_kernel, signal.SIGTERM, ["--prompt-ids", "2,3"]) + orphans(by_kernel)
+    return faults + stops([*command, "host"], signal.SIGINT, [])
 
 
-def stops(command):
-    """Tokens come as they are made, and those so far are all there after a signal."""
-    faults = []
-    for number in (signal.SIGINT, signal.SIGTERM):
-        for prompts in ([], ["--prompt-ids", "2,3"]):
-            with subprocess.Popen([*command, *prompts], start_new_session=True, stdout=subprocess.PIPE,
-                                  stderr=subprocess.PIPE, text=True) as process:
-                first = process.stdout.read(4)
-                os.killpg(process.pid, number)
-                try:
-                    printed, said = process.communicate(timeout=GUARD)
-                except subprocess.TimeoutExpired:
-                    process.kill()
-                    printed, said = process.communicate()
-            rows = [row.split() for row in (first + printed).splitlines()]
-            lengths = [len(row) for row in rows]
-            if process.returncode != 128 + number or len(rows) != 1 + bool(prompts) or not all(
-                    0 < length < 90000 for length in lengths):
-                faults.append(f"{' '.join([*command, *prompts])}, signal {number}: exit code {process.returncode}, "
-                              f"{lengths} tokens\n{said[-400:]}")
-    return faults
+def stops(command, number, prompts):
+    """Tokens come as they are made, and those so far are all there after a signal: a line for each prompt."""
+    with subprocess.Popen([*command, *prompts], start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True) as process:
+        first = process.stdout.read(4)
+        os.killpg(process.pid, number)
+        try:
+            printed, said = process.communicate(timeout=GUARD)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            printed, said = process.communicate()
+    lengths = [len(row.split()) for row in (first + printed).splitlines()]
+    if process.returncode == 128 + number and len(lengths) == 1 + bool(prompts) and all(
+            0 < length < 90000 for length in lengths):
+        return []
+    return [f"{' '.join([*command, *prompts])}, signal {number}: exit code {process.returncode}, {lengths} tokens\n"
+            f"{said[-400:]}"]
 
 
 def living(group):
