@@ -24,7 +24,7 @@ NAVIGATION = [
     ("How it works", ["pipeline.md", "partition.md", "search.md", "abstract-expressions.md", "cost-model.md",
                       "verification.md", "solver.md", "codegen.md", "indexing.md", "emitters.md",
                       "emitters-modules.md", "emitters-backend.md", "emitters-math.md", "megakernel.md",
-                      "decoding.md"]),
+                      "megakernel-runtime.md", "megakernel-models.md", "decoding.md"]),
     ("Extend", ["contributing.md", "adding-an-operator.md", "adding-a-rule.md", "adding-an-emitter.md",
                 "adding-a-task.md", "adding-a-model.md", "testing.md"]),
     ("Figures", ["benchmarks.md", "benchmarks-emitters.md", "benchmarks-modules.md", "benchmarks-decoding.md"]),

@@ -1,7 +1,7 @@
 // What a decoder's layer takes as tasks of one persistent kernel, before there are such kernels: packed weights come
 // through a ring of shared memory by bulk copies, warps multiply them on tensor cores, and results go from SM to SM in
 // tagged words. Products, norms, SiLU and residuals are computed; attention only moves its bytes. Batch 1, bf16, 576
-// positions. docs/megakernel.md has what came out.
+// positions. docs/benchmarks-decoding.md has what came out.
 //
 //   nvcc -std=c++17 -O3 -gencode=arch=compute_90a,code=sm_90a -o layer_skeleton layer_skeleton.cu
 //   ./layer_skeleton      prints a row for each model, window and mode, and all of them as JSON

@@ -27,8 +27,8 @@ Result<Plan> label(const Plan& plan, const OperatorGraph& operators, const Machi
 
 /// Marks tasks ahead of time that wait for what comes after a task just in time, by events or in the queue of a worker
 /// (Task::after_just_in_time): their loads must not fill the ring while they wait for what needs it. A task that only
-/// stands after such a one in a queue is not marked, and its loads run ahead. docs/megakernel.md says why both are
-/// safe.
+/// stands after such a one in a queue is not marked, and its loads run ahead. docs/megakernel-runtime.md says why both
+/// are safe.
 Result<Plan> mark_after_just_in_time(const Plan& plan);
 
 /// How each event hands data over, for a plan with queues. Worker: all that trigger it and wait for it are tasks of one

@@ -1,5 +1,5 @@
 // What the compiler of plans knows of a machine: workers, what they load, and how long an event takes. The default
-// rates are those of one H200; docs/megakernel.md (Rates) says which were measured, when and how.
+// rates are those of one H200; docs/benchmarks-decoding.md (Rates) says which were measured, when and how.
 #pragma once
 
 #include <cmath>
