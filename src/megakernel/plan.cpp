@@ -194,9 +194,11 @@ Result<Event> read_event(const Place& place, int64_t tasks) {
 }
 
 Result<void> check_version(const Place& place, int known) {
-  STRATA_TRY(const int64_t version, integer_member<int64_t>(place, "version", 0, kMost));
-  if (version == known) return {};
-  return with_remedy(place.wrong("version {} is not read, {} is", version, known), "make the plan again");
+  const auto version = integer_member<int64_t>(place, "version", 0, kMost);
+  if (version && *version == known) return {};
+  auto wrong =
+      version ? place.wrong("version {} is not read, {} is", *version, known) : tl::unexpected<Error>(version.error());
+  return with_remedy(std::move(wrong), "make the plan again");
 }
 
 Result<Plan> read_plan(const Place& place) {
