@@ -65,7 +65,7 @@ test: install build build/asan/build.ninja build/tsan/build.ninja frameworks ## 
 	@failed=0; \
 	JOBS=$(JOBS) scripts/test.sh release -LE 'slow|sanitized' || failed=1; \
 	JOBS=$(JOBS) scripts/test.sh asan -L sanitized || failed=1; \
-	JOBS=$(JOBS) scripts/test.sh tsan -L sanitized -E '^fuzz[.]' || failed=1; \
+	JOBS=$(JOBS) scripts/test.sh tsan -L threaded || failed=1; \
 	if [[ $$failed -ne 0 ]]; then scripts/failed_tests.py release asan tsan; fi; \
 	exit $$failed
 

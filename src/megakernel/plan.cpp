@@ -11,8 +11,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// In the order of HandOff and of LaunchMode.
-constexpr std::array<const char*, 3> kHandOffs{"counter", "tagged", "worker"};
+/// In the order of LaunchMode.
 constexpr std::array<const char*, 2> kLaunchModes{"ahead", "just_in_time"};
 
 /// A value of a text that is read, and where it stands: `plan.tasks[3].waits`.

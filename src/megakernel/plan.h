@@ -27,6 +27,9 @@ enum class HandOff : uint8_t {
   Worker,
 };
 
+/// In the order of HandOff, as files and reports name them.
+inline constexpr std::array<const char*, 3> kHandOffs{"counter", "tagged", "worker"};
+
 /// When a task comes into a worker's queue.
 enum class LaunchMode : uint8_t {
   AheadOfTime,  ///< before the kernel starts: into the queue of a worker that the plan names

@@ -1,6 +1,7 @@
 // The block graphs of a decode step are graphs that the search finds: for each operator of tasks (decode_operators.h),
 // there is one of the same structure among the search's graphs of the part, and it is proved. A structure is a graph
 // without names, grid sizes and numbers of iterations, which a step chooses by the price (product_cut.h).
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -241,6 +242,7 @@ void expect_found(const SearchedPart& searched) {
     ASSERT_NE(at, std::string::npos) << from << " in\n" << text;
     wrong.push_back(value_of(parse_graph(text.replace(at, from.size(), to))));
   }
+  std::vector<int> compared(wrong.size());
   for (size_t n = 0; n < wanted.size(); ++n) {
     const Core core = core_of(*program, program->outputs()[n]);
     const std::vector<GraphPtr> graphs = found_by_search(core.graph, searched.effort);
@@ -256,9 +258,11 @@ void expect_found(const SearchedPart& searched) {
     for (size_t i = 0; i < wrong.size(); ++i) {
       const std::string structure = structures(*wrong[i])[n];
       if (structure == wanted[n]) continue;  // another output's mistake
+      ++compared[i];
       EXPECT_EQ(found.count(structure), 0U) << searched.mistakes[i].second;
     }
   }
+  EXPECT_THAT(compared, testing::Each(testing::Gt(0))) << "a mistake that changes no structure";
 }
 
 constexpr DecodeTasks kTasks{};

@@ -155,7 +155,7 @@ TEST(GeneratesInPart, EndsWhereItIsAskedTo) {
   EXPECT_EQ(decode.session->position(), static_cast<int64_t>(some->front().size()));
 }
 
-/// Between launches that take several positions of a prompt, too.
+/// A stop that is there when a prompt of several positions a launch begins.
 TEST(GeneratesInPart, EndsWithinAPrompt) {
   for (const bool stops : {false, true}) {
     Decode decode = decode_of(1, ModelWeights::random(small_config(), 7), DecodeMode::Megakernel, small_config(), 8);

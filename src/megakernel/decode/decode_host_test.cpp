@@ -30,6 +30,7 @@ ModelConfig decoded_config(ModelFamily family) {
   config.head_dim = family == ModelFamily::Qwen3 ? 64 : 32;
   config.intermediate_size = 128;
   config.vocab_size = 256;
+  config.max_position_embeddings = 512;
   return config;
 }
 
@@ -84,6 +85,7 @@ class HostDecodes : public testing::TestWithParam<HostDecode> {
     const auto& tensors = session_->image().operators.tensors;
     EXPECT_EQ(std::any_of(tensors.begin(), tensors.end(), [](const StepTensor& one) { return one.untagged; }),
               untagged);
+    EXPECT_EQ(session_->image().keys, capacity > 128 ? 2048 / config_.head_dim : 16);
     for (const Operator& op : session_->image().operators.operators) {
       if (op.name == "attention.0") {
         EXPECT_EQ(op.grid[0], splits);
@@ -275,6 +277,7 @@ TEST_P(PromptDecodes, HaveTheTokensOfOneByOne) {
 INSTANTIATE_TEST_SUITE_P(TinyModels, PromptDecodes,
                          testing::Values(std::tuple{HostDecode{ModelFamily::Qwen3, 1, 128, 4, 2}, StepForm::Megakernel},
                                          std::tuple{HostDecode{ModelFamily::Qwen3, 1, 256, 2, 1}, StepForm::Megakernel},
+                                         std::tuple{HostDecode{ModelFamily::Qwen3, 1, 256, 4, 2}, StepForm::Megakernel},
                                          std::tuple{HostDecode{ModelFamily::Llama, 2, 128, 4, 2}, StepForm::Graph}),
                          [](const auto& test) {
                            return std::get<0>(test.param).name() +
@@ -316,19 +319,18 @@ TEST(GraphTraces, HaveAllTasksOfAStep) {
   EXPECT_EQ(timeline->epoch, 4U);
 }
 
-INSTANTIATE_TEST_SUITE_P(TinyModels, HostDecodes,
-                         testing::Values(HostDecode{ModelFamily::Qwen3, 1, 128, 4, 2},
-                                         HostDecode{ModelFamily::Qwen3, 2, 64, 2, 1},
-                                         HostDecode{ModelFamily::Qwen3, 1, 72, 2, 1},
-                                         HostDecode{ModelFamily::Llama, 1, 32, 2, 1},
-                                         HostDecode{ModelFamily::Qwen3, 1, 256, 2, 1},
-                                         HostDecode{ModelFamily::Llama, 2, 128, 4, 2, false, "sm_80"},
-                                         HostDecode{ModelFamily::Qwen3, 2, 128, 4, 1, true},
-                                         HostDecode{ModelFamily::Llama, 1, 128, 4, 4, true},
-                                         HostDecode{ModelFamily::Qwen3, 1, 64, 2, 1, false, "sm_90a", 201, 100},
-                                         HostDecode{ModelFamily::Llama, 2, 128, 4, 2, false, "sm_90a", 259, 20},
-                                         HostDecode{ModelFamily::Qwen3, 2, 128, 4, 1, true, "sm_90a", 270, 131}),
-                         [](const auto& test) { return test.param.name(); });
+INSTANTIATE_TEST_SUITE_P(
+    TinyModels, HostDecodes,
+    testing::Values(HostDecode{ModelFamily::Qwen3, 1, 128, 4, 2}, HostDecode{ModelFamily::Qwen3, 2, 64, 2, 1},
+                    HostDecode{ModelFamily::Qwen3, 1, 72, 2, 1}, HostDecode{ModelFamily::Llama, 1, 32, 2, 1},
+                    HostDecode{ModelFamily::Qwen3, 1, 256, 2, 1}, HostDecode{ModelFamily::Llama, 1, 512, 1, 1},
+                    HostDecode{ModelFamily::Llama, 2, 128, 4, 2, false, "sm_80"},
+                    HostDecode{ModelFamily::Qwen3, 2, 128, 4, 1, true},
+                    HostDecode{ModelFamily::Llama, 1, 128, 4, 4, true},
+                    HostDecode{ModelFamily::Qwen3, 1, 64, 2, 1, false, "sm_90a", 201, 100},
+                    HostDecode{ModelFamily::Llama, 2, 128, 4, 2, false, "sm_90a", 259, 20},
+                    HostDecode{ModelFamily::Qwen3, 2, 128, 4, 1, true, "sm_90a", 270, 131}),
+    [](const auto& test) { return test.param.name(); });
 
 /// What is measured leaves nothing behind. The fastest of several windows is one of them.
 class ChosenForms : public HostDecodes {};

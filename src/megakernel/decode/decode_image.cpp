@@ -18,7 +18,6 @@ namespace {
 constexpr int64_t kWordBytes = 16;    // a tagged word, with
 constexpr int64_t kDataBytes = 8;     // of data
 constexpr int64_t kElementBytes = 2;  // bfloat16
-constexpr int64_t kTileKeys = 16;     // positions of the smallest tile of a cache
 constexpr int64_t kPlace = 1024;      // what tiles in scratch memory are aligned to
 constexpr int64_t kTeam = 256;        // threads that compute
 constexpr int64_t kDrawScratchBytes = 8192;
@@ -81,9 +80,9 @@ class DecodeImageBuilder {
   }
 
   Result<void> check() const {
-    if (rows_.each < 1 || kTileKeys % rows_.each != 0 || shape_.batch % rows_.each != 0)
+    if (rows_.each < 1 || kLeastKeys % rows_.each != 0 || shape_.batch % rows_.each != 0)
       return with_remedy(invalid("{} rows of a batch, {} of each sequence", shape_.batch, rows_.each),
-                         fmt::format("give a divisor of {} and of the batch", kTileKeys));
+                         fmt::format("give a divisor of {} and of the batch", kLeastKeys));
     if (shape_.dtype != DType::BF16)
       return with_remedy(unsupported("tasks of a decode step compute in bf16"), "give a model in bfloat16");
     return check_task_sizes(c_, shape_.batch);

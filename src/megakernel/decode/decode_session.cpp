@@ -305,7 +305,7 @@ Result<void> DecodeSession::check_positions(int64_t more) const {
 
 /// Whether the prompts, of which the shortest has so many tokens, go several positions at a time: where that pays and
 /// can be.
-bool DecodeSession::takes_prompts(size_t shortest) {
+bool DecodeSession::takes_prompts(size_t shortest, const std::stop_token& stop) {
   if (options_.prompt_rows <= options_.batch || static_cast<int64_t>(shortest) < options_.least_prompt) return false;
   if (!no_prompt_step_.empty()) return false;
   if (prompt_step_ == nullptr) {
@@ -317,6 +317,7 @@ bool DecodeSession::takes_prompts(size_t shortest) {
                                   .shape = shape_,
                                   .form = form_,
                                   .limit = options_.limit});
+    if (!made && stop.stop_requested()) return false;  // which may be why: another generation tries again
     if (!made) {
       // Prompts go token by token then, and who asks reads why.
       no_prompt_step_ = made.error().message;
@@ -363,10 +364,11 @@ Result<std::vector<std::vector<int>>> DecodeSession::generate(const std::vector<
   };
   const auto shorter = [](const auto& a, const auto& b) { return a.size() < b.size(); };
   const size_t shortest = std::min_element(prompts.begin(), prompts.end(), shorter)->size();
-  size_t fed = takes_prompts(shortest) ? shortest - 1 : 0;
+  size_t fed = takes_prompts(shortest, options.stop) ? shortest - 1 : 0;
   const auto begin = Clock::now();
   decode_seconds_ = 0;
   decode_steps_ = 0;
+  prompt_seconds_ = 0;
   if (fed > 0) STRATA_CHECK(feed_prompts(prompts, fed, options.stop));
   if (options.stop.stop_requested()) return made;
   // While a sequence is in its prompt, the host says what comes next.

@@ -140,7 +140,7 @@ class DecodeSession {
   /// Continues with steps of that form, from the same position. Epochs begin again, so tagged words are cleared.
   Result<void> make_kernel(StepForm form);
   Result<void> check_positions(int64_t more) const;
-  bool takes_prompts(size_t shortest);
+  bool takes_prompts(size_t shortest, const std::stop_token& stop);
   Result<void> feed_prompts(const std::vector<std::vector<int>>& prompts, size_t count, const std::stop_token& stop);
   Result<double> choose_loads();
   Result<void> choose_form();

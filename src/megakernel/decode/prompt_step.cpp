@@ -9,8 +9,6 @@
 namespace strata::megakernel {
 namespace {
 
-constexpr int64_t kTileKeys = 16;  // positions of the smallest tile of a cache: all of a step's lie in one tile
-
 int64_t splits_of(const DecodeImage& image) {
   for (const Operator& op : image.operators.operators)
     if (op.function == "attention") return op.grid[0];
@@ -31,7 +29,8 @@ Result<std::unique_ptr<PromptStep>> PromptStep::make(const DecodeTarget& target,
                                                      const PromptOptions& options) {
   std::unique_ptr<PromptStep> made(new PromptStep);
   Machine machine = options.machine;
-  const int64_t most = std::min(options.rows / options.batch, kTileKeys);
+  // All positions of a step lie in one tile of a cache.
+  const int64_t most = std::min(options.rows / options.batch, kLeastKeys);
   // More rows may need smaller stages, which are not those that weights are packed in.
   for (int64_t each = most < 2 ? 1 : static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(most))); each > 1;
        each /= 2) {

@@ -93,8 +93,8 @@ int64_t tasks_of_head(const ModelConfig& config, int64_t batch, int64_t workers)
 int64_t wanted_keys(const ModelConfig& config, int64_t batch, int64_t positions, const DecodeTasks& tasks) {
   const int64_t tiles = tasks_of_head(config, batch, tasks.workers) * tasks.warps;
   const int64_t key_bytes = 2 * config.head_dim * kElementBytes;  // and its value's
-  int64_t keys = kProductDepth;
-  while (keys * key_bytes < kLeastTileBytes && positions / (2 * keys) >= tiles) keys *= 2;
+  int64_t keys = kLeastKeys;
+  while (keys * key_bytes < kLeastTileBytes && positions / (2 * keys) >= std::max<int64_t>(tiles, 2)) keys *= 2;
   return keys;
 }
 
@@ -378,7 +378,7 @@ int64_t DecodeOperator::stage_bytes() const {
 
 int64_t keys_of_iteration(const ModelConfig& config, int64_t batch, int64_t capacity, const DecodeTasks& tasks) {
   int64_t keys = wanted_keys(config, batch, capacity, tasks);
-  while (keys > kProductDepth && capacity % keys != 0) keys /= 2;
+  while (keys > kLeastKeys && capacity % keys != 0) keys /= 2;
   return keys;
 }
 

@@ -75,9 +75,12 @@ struct DecodeOperators {
 Result<DecodeOperators> decode_operators(const ModelConfig& config, const DecoderShape& shape, DecoderPart part,
                                          const DecodeTasks& tasks = {});
 
-/// Keys of an iteration of attention over so many positions: as many as a tensor core takes, 16, or twice or four times
-/// as many: as long as the loader takes longer for a tile of a cache than the memory does, each warp of each task has a
-/// tile where the cache is full, and they divide the capacity.
+/// Keys of the smallest tile of a cache: the depth of a tensor core's product.
+inline constexpr int64_t kLeastKeys = 16;
+
+/// Keys of an iteration of attention over so many positions: kLeastKeys, doubled while the loader takes longer for a
+/// tile of a cache than the memory does and each warp of each task still has a tile of a full cache. They divide the
+/// capacity where kLeastKeys does.
 int64_t keys_of_iteration(const ModelConfig& config, int64_t batch, int64_t capacity, const DecodeTasks& tasks = {});
 
 /// Positions that a cache is given so that it holds `positions` at least: as many iterations of attention more as it

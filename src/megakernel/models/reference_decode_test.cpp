@@ -94,7 +94,8 @@ TEST_P(ReferenceDecode, PrecisionsAgreeAsFarAsTheyGo) {
   EXPECT_GT(rounding, 1e-4 * most);  // it does round
 }
 
-/// Weights whose scores are far outside the float's exponentials, on both sides: 88 and −104.
+/// Weights whose scores are far outside the float's exponentials, on both sides: 88 and −104. That they are is asserted
+/// by tests/models/decode_test.py, with NumPy.
 TEST_P(ReferenceDecode, LargeScoresDoNotOverflow) {
   constexpr float kLarger = 64;
   std::vector<SafeTensor> tensors = weights_.tensors();

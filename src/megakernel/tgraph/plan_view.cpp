@@ -12,7 +12,7 @@
 namespace strata::megakernel {
 namespace {
 
-constexpr std::array<const char*, 3> kHandOffs{"counter", "tagged", "worker"};
+constexpr int64_t kMostLayers = int64_t{1} << 20;  // as show's --layer; a file names any
 
 /// "NAME.3" is of layer 3, and NAME its base.
 struct LayerName {
@@ -26,7 +26,7 @@ LayerName layer_name(const std::string& name) {
   int64_t layer = 0;
   const char* const end = name.data() + name.size();
   const auto [read, error] = std::from_chars(name.data() + dot + 1, end, layer);
-  if (read != end || error != std::errc() || layer < 0) return {name, {}};
+  if (read != end || error != std::errc() || layer < 0 || layer >= kMostLayers) return {name, {}};
   return {name.substr(0, dot), layer};
 }
 
@@ -115,7 +115,8 @@ int64_t layer_count(const Plan& plan) {
 
 Result<TaskGraph> layer_of(const Plan& plan, int64_t layer) {
   if (const int64_t count = layer_count(plan); layer < 0 || layer >= count)
-    return invalid("the plan has {} layers, and {} is none of them", count, layer);
+    return with_remedy(invalid("the plan has {} layers, and {} is none of them", count, layer),
+                       count > 0 ? "name one with --layer, from 0 on" : "read it as text: leave --format out");
   const auto is_inside = [&](const Task& task) {
     return task.op >= 0 && layer_name(plan.operators[static_cast<size_t>(task.op)]).layer == layer;
   };

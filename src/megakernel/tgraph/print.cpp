@@ -18,8 +18,6 @@ std::string to_text(const TaskSet& set, const TaskGraph& graph) {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
-constexpr std::array<const char*, 3> kHandOffs{"counter", "tagged", "worker"};
-
 }  // namespace
 
 std::string to_text(const OperatorGraph& graph) {

@@ -184,6 +184,7 @@ Result<int> decode_on_gpu(const DecodeCommand& options, DecodeRequest& request, 
   const auto generated = session->generate(request.prompts, request.generate, printed.on_token());
   if (!generated && session->hangs()) {
     // What would free the device's memory now waits for a kernel that does not end.
+    printed.finish();
     std::fprintf(stderr, "%s\n", generated.error().to_string().c_str());
     std::_Exit(kEnvironment);
   }

@@ -21,7 +21,8 @@ constexpr int64_t kMostPlanned = 16;  // sequences
 
 /// "llama-3.2-1b" of a built-in name, of llama-3.2-1b.json, and of llama-3.2-1b/config.json.
 std::string model_name(const std::string& config) {
-  std::filesystem::path path(config);
+  std::filesystem::path path = std::filesystem::absolute(config).lexically_normal();
+  if (path.filename().empty()) path = path.parent_path();  // "folder/"
   if (path.filename() == "config.json" && path.has_parent_path()) path = path.parent_path();
   std::string name = path.filename().string();
   constexpr std::string_view kEnding = ".json";

@@ -177,7 +177,7 @@ int64_t product_blocks(const ProductTiling& tiling, const ProductShape& shape, c
 /// The part of the memory's bandwidth that the bytes on their way use: all of it needs as many as come in the time that
 /// one takes. Where not all blocks are there at once, the last ones leave multiprocessors idle.
 double busy_memory(const ProductTiling& tiling, const ProductShape& shape, const Target& target) {
-  constexpr double kSecondsOnTheWay = 1.35e-6;  // of a byte while memory is busy: docs/benchmarks-decoding.md
+  constexpr double kSecondsOnTheWay = 1.35e-6;  // of a byte while memory is busy: 48 KB of each of 132 SMs at 4.7 TB/s
   const int64_t blocks = shape.batches() * ceil_div(shape.column_count(), tiling.block_columns());
   const int64_t slots = product_blocks(tiling, shape, target) * target.multiprocessors;
   const auto bytes = static_cast<double>(tiling.threads() * tiling.steps * tiling.terms * tiling.columns * shape.bytes);
