@@ -83,7 +83,7 @@ std::string passes_text(const Compiled& compiled) {
                       "schedule", plan.workers, longest,
                       compiled.policy == Policy::LongestPath ? "longest path" : "round robin",
                       compiled.estimate.seconds * 1e6);
-  std::array<size_t, 3> hand_offs{};
+  std::array<size_t, kHandOffs.size()> hand_offs{};
   for (const Event& event : plan.events) ++hand_offs[static_cast<size_t>(event.hand_off)];
   return text + fmt::format("{:<14} {:>7} events by counter, {} by tagged words, {} within a worker\n", "hand-offs",
                             hand_offs[0], hand_offs[1], hand_offs[2]);

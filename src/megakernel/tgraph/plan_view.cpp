@@ -6,8 +6,11 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <map>
 #include <optional>
 #include <set>
+
+#include "megakernel/tgraph/print.h"
 
 namespace strata::megakernel {
 namespace {
@@ -28,10 +31,6 @@ LayerName layer_name(const std::string& name) {
   const auto [read, error] = std::from_chars(name.data() + dot + 1, end, layer);
   if (read != end || error != std::errc() || layer < 0 || layer >= kMostLayers) return {name, {}};
   return {name.substr(0, dot), layer};
-}
-
-std::string plural(size_t count, std::string_view what) {
-  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
 
 /// "8 events (counter 1, tagged 7)"; where all have one, "8 events (tagged)".
@@ -100,8 +99,7 @@ std::string to_text(const PlanFile& file) {
     for (size_t e = 0; e < plan.events.size(); ++e) all.insert(static_cast<int>(e));
     text += fmt::format("batch {}: {} of {}, {}; {}, {}\n", batch, plural(plan.tasks.size(), "task"),
                         plural(plan.operators.size(), "operator"), events_text(plan, all),
-                        plural(static_cast<size_t>(plan.workers), "worker"),
-                        plural(static_cast<size_t>(plan.schedulers), "scheduler"));
+                        plural(plan.workers, "worker"), plural(plan.schedulers, "scheduler"));
     text += operators_text(plan);
   }
   return text;

@@ -6,10 +6,6 @@
 namespace strata::megakernel {
 namespace {
 
-std::string plural(int64_t count, std::string_view what) {
-  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
-}
-
 /// "16 of qkv, 1 of combine".
 std::string to_text(const TaskSet& set, const TaskGraph& graph) {
   std::vector<std::string> parts;
@@ -19,6 +15,10 @@ std::string to_text(const TaskSet& set, const TaskGraph& graph) {
 }
 
 }  // namespace
+
+std::string plural(int64_t count, std::string_view what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
 
 std::string to_text(const OperatorGraph& graph) {
   std::string text = fmt::format("operators of {}\n", graph.name);

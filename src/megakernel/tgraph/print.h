@@ -2,11 +2,15 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "megakernel/plan.h"
 #include "megakernel/tgraph/task_graph.h"
 
 namespace strata::megakernel {
+
+/// "1 task", "2 tasks".
+std::string plural(int64_t count, std::string_view what);
 
 /// One line for each operator: grid, function, cost, and what it reads and writes.
 std::string to_text(const OperatorGraph& graph);
