@@ -444,6 +444,7 @@ class DecodeImageBuilder {
     const std::vector<int64_t>& grid = op.operation().body->launch().grid;
     const int cache = tensor(in_layer("cache"), {grid[0], grid[1], grid[2], code->iterations}, TensorClass::History,
                              code->stage_bytes);
+    made_.splits = grid[0];
     made_.keys = shape_.capacity / (grid[0] * code->iterations);
     const bool norms = c_.family == ModelFamily::Qwen3;
     std::vector<int> arguments{words_of("Q"), words_of("K"), words_of("V"), cosines_, sines_};

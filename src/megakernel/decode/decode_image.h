@@ -67,6 +67,7 @@ struct DecodeImage {
   /// Of all buffers.
   int64_t bytes() const;
   int64_t floor_bytes = 0;  ///< weights that every step reads, without the cache
+  int64_t splits = 1;       ///< of attention over a cache
   int64_t keys = 0;         ///< of a tile of a cache
 
   /// The device text of an image whose functions have these names, in the order of their numbers: block functions and

@@ -9,12 +9,6 @@
 namespace strata::megakernel {
 namespace {
 
-int64_t splits_of(const DecodeImage& image) {
-  for (const Operator& op : image.operators.operators)
-    if (op.function == "attention") return op.grid[0];
-  return 1;
-}
-
 bool is_shared(DecodeBuffer::Kind kind) {
   using Kind = DecodeBuffer::Kind;
   return kind == Kind::Weight || kind == Kind::Packed || kind == Kind::Cache || kind == Kind::Cosines ||
@@ -35,7 +29,7 @@ Result<std::unique_ptr<PromptStep>> PromptStep::make(const DecodeTarget& target,
   for (int64_t each = most < 2 ? 1 : static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(most))); each > 1;
        each /= 2) {
     auto image = decode_image(config, {options.batch * each, options.capacity, DType::BF16}, machine, target.machine(),
-                              {each, splits_of(step), step.keys});
+                              {each, step.splits, step.keys});
     if (!image || !have_one_packing(step, *image)) continue;
     made->each_ = each;
     made->image_ = std::move(*image);
