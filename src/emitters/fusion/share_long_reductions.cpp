@@ -57,7 +57,7 @@ class Sharing : PartsRewriter {
     std::vector<InstructionId> candidates;
     for (InstructionId id = 0; id < std::ssize(from_.instructions); ++id) {
       const Instruction& it = from_[id];
-      if (it.opcode == Opcode::Reduce && may_share(it) && (atomic_too_ || !is_atomic(it))) candidates.push_back(id);
+      if (it.opcode == Opcode::Reduce && may_share(it)) candidates.push_back(id);
     }
     std::set<InstructionId> computed_with;  // results that others of their shape are computed of
     for (const Instruction& it : from_.instructions) {
@@ -65,16 +65,17 @@ class Sharing : PartsRewriter {
       for (const InstructionId operand : it.operands) computed_with.insert(through_reshapes(operand));
     }
     for (const InstructionId id : candidates) {
-      if (is_atomic(from_[id]) && !computed_with.contains(id)) continue;
+      if (is_atomic(from_[id]) && (!atomic_too_ || !computed_with.contains(id))) continue;
       if (const std::optional<Cut> cut = cut_of(from_[id], /*if_few=*/true)) choose(id, *cut);
     }
-    // Others that read the same arrays stay with them in one kernel.
+    // Others that read the same arrays stay with them in one kernel, which then reads these once.
     for (bool changed = !cuts_.empty(); changed;) {
       changed = false;
       for (const InstructionId id : candidates) {
         if (cuts_.contains(id)) continue;
         const auto beside = std::find_if(cuts_.begin(), cuts_.end(), [&](const auto& other) {
-          return read_the_same(from_[id], from_[other.first]);
+          return read_the_same(from_[id], from_[other.first]) &&
+                 (atomic_too_ || !is_atomic(from_[id]) || are_independent(id, other.first));
         });
         if (beside == cuts_.end()) continue;
         choose(id, beside->second);
@@ -103,6 +104,21 @@ class Sharing : PartsRewriter {
       const bool made = from_[id].opcode == Opcode::Broadcast || from_[id].opcode == Opcode::Iota;
       return !made && other.contains(id);
     });
+  }
+
+  /// Whether neither of two values is computed of the other.
+  bool are_independent(InstructionId a, InstructionId b) const {
+    const InstructionId first = std::min(a, b);
+    std::set<InstructionId> seen;
+    std::vector<InstructionId> stack{std::max(a, b)};
+    while (!stack.empty()) {
+      const InstructionId id = stack.back();
+      stack.pop_back();
+      if (id == first) return false;
+      if (id < first || !seen.insert(id).second) continue;
+      stack.insert(stack.end(), from_[id].operands.begin(), from_[id].operands.end());
+    }
+    return true;
   }
 
   static const Shape& element(const Shape& shape, size_t i) { return shape.is_array() ? shape : shape.elements[i]; }

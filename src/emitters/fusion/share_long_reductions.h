@@ -14,7 +14,8 @@ namespace strata::emitters {
 /// combine several arrays (the place of a maximum beside it) by any computation that XLA lets reduce (associative and
 /// commutative) and whose constant initial values combine with themselves to themselves: then it does not matter how
 /// often these are combined, and what is left of the last part is filled up with them. Sums and products that would be
-/// rounded to less than 32 bits in between stay whole, and so do those that blocks can add to one result atomically
+/// rounded to less than 32 bits in between stay whole, and so do those that blocks can add to one result atomically,
+/// but for those beside one that is shared, of which neither needs the other: one kernel reads what both do
 /// (docs/emitters.md).
 hlo::Module share_long_reductions(const hlo::Module& module, const Target& target);
 

@@ -207,6 +207,53 @@ TEST(ShareLongReductions, AtomicOnesWhereTheyWouldLoseThat) {
   }
 }
 
+/// The place of a maximum, and beside it what blocks could update atomically: the maximum of something else of the same
+/// array; and a sum that waits for the place, which stays.
+TEST(ShareLongReductions, AtomicOnesBesideOthersReadTheSameOnce) {
+  const Target target = small_target();
+  for (const auto& [dims, rows, reduced, kept] :
+       {std::tuple{"200003", "", "0", ""}, {"3,90001", "0", "1", "3"}, {"90001,3", "1", "0", "3"}}) {
+    const std::string text = fmt::format(
+        "HloModule m\nadd {{ a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] add(a, b) }}\n"
+        "max {{ a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] maximum(a, b) }}\n"
+        "place {{ a = f32[] parameter(0)  i = s32[] parameter(1)  b = f32[] parameter(2)  j = s32[] parameter(3)\n"
+        "  g = pred[] compare(a, b), direction=GT  e = pred[] compare(a, b), direction=EQ\n"
+        "  l = pred[] compare(i, j), direction=LT  t = pred[] and(e, l)  f = pred[] or(g, t)\n"
+        "  c = f32[] select(f, a, b)  k = s32[] select(f, i, j)  ROOT r = (f32[], s32[]) tuple(c, k) }}\n"
+        "ENTRY e {{\n  x = f32[{0}] parameter(0)\n  zero = f32[] constant(0)\n  least = f32[] constant(-inf)\n"
+        "  i = s32[{0}] iota(), iota_dimension={2}\n  first = s32[] constant(0)\n"
+        "  p = (f32[{3}], s32[{3}]) reduce(x, i, least, first), dimensions={{{2}}}, to_apply=place\n"
+        "  y = f32[{0}] abs(x)\n  m = f32[{3}] reduce(y, least), dimensions={{{2}}}, to_apply=max\n"
+        "  top = f32[{3}] get-tuple-element(p), index=0\n  k = s32[{3}] get-tuple-element(p), index=1\n"
+        "  tops = f32[{0}] broadcast(top), dimensions={{{1}}}\n  z = f32[{0}] subtract(x, tops)\n"
+        "  s = f32[{3}] reduce(z, zero), dimensions={{{2}}}, to_apply=add\n"
+        "  ROOT t = (s32[{3}], f32[{3}], f32[{3}]) tuple(k, m, s)\n}}\n",
+        dims, rows, reduced, kept);
+    SCOPED_TRACE(text);
+    const auto module = hlo::parse_module(text);
+    ASSERT_TRUE(module) << module.error().to_string();
+    const hlo::Module changed = share_long_reductions(**module, target);
+    const auto verified = hlo::verify(changed);
+    ASSERT_TRUE(verified) << verified.error().to_string() << hlo::print(changed);
+    const std::string printed = hlo::print(changed);
+    EXPECT_NE(printed.find("p.of.parts = "), std::string::npos) << printed;
+    EXPECT_NE(printed.find("m.of.parts = "), std::string::npos) << printed;
+    EXPECT_EQ(printed.find("s.of.parts = "), std::string::npos) << printed;
+    const auto arguments = hlo::typical_arguments((*module)->entry_computation(), 7);
+    const auto expected = hlo::evaluate(**module, arguments);
+    const auto actual = hlo::evaluate(changed, arguments);
+    ASSERT_TRUE(expected && actual);
+    EXPECT_EQ(hlo::difference(*actual, *expected, 512).value_or(""), "");
+    EmitOptions options;
+    options.target = target;
+    const auto program = emit_program(**module, options);
+    ASSERT_TRUE(program) << program.error().to_string();
+    const auto run = run_on_cpu(*program, arguments);
+    ASSERT_TRUE(run) << run.error().to_string();
+    EXPECT_EQ(hlo::difference(*run, *expected, 512).value_or(""), "");
+  }
+}
+
 TEST(ShareLongReductions, LastPartsAreHardlyShorter) {
   for (int64_t size = 2000; size < 200000; size += 997) {
     const EvenCut cut = cut_evenly(size, 1500, 64);
