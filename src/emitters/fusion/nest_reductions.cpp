@@ -6,8 +6,8 @@
 #include <optional>
 #include <set>
 
+#include "emitters/fusion/repeatable_reduction.h"
 #include "hlo/entry_rewriter.h"
-#include "hlo/evaluate.h"
 
 namespace strata::emitters {
 namespace {
@@ -77,39 +77,7 @@ class Nesting : hlo::EntryRewriter {
     return from_[it.operands[1]].as<hlo::ConstantAttributes>().value;
   }
 
-  bool may_nest(const Instruction& it) const {
-    if (it.opcode != Opcode::Reduce || it.operands.size() != 2 || !it.shape.is_array()) return false;
-    if (from_[it.operands[1]].opcode != Opcode::Constant) return false;
-    const hlo::Computation& by = result_[it.called[0]];
-    const Instruction& root = combiner(it);
-    const bool of_both = by.instructions.size() == 3 && root.operands.size() == 2 &&
-                         root.operands[0] != root.operands[1] && root.shape.type == it.shape.type;
-    return of_both && keeps_precision(root) && repeats_initial(it);
-  }
-
-  static bool keeps_precision(const Instruction& root) {
-    switch (root.opcode) {
-      case Opcode::Maximum:
-      case Opcode::Minimum:
-      case Opcode::And:
-      case Opcode::Or:
-        return true;
-      case Opcode::Add:
-      case Opcode::Multiply:
-        return hlo::kind(root.shape.type) != hlo::TypeKind::Float || hlo::bit_width(root.shape.type) >= 32;
-      default:
-        return false;
-    }
-  }
-
-  /// Whether the initial value combines with itself to itself.
-  bool repeats_initial(const Instruction& it) const {
-    const hlo::Literal& value = initial(it);
-    const std::vector<hlo::Literal> arguments{value, value};
-    const auto combined = hlo::evaluate(result_, result_[it.called[0]], arguments);
-    return combined && combined->byte_size() == value.byte_size() &&
-           std::memcmp(combined->bytes(), value.bytes(), value.byte_size()) == 0;
-  }
+  bool may_nest(const Instruction& it) const { return is_repeatable_reduction(result_, from_, it); }
 
   /// The reduction whose results another one is to be of; both may nest.
   std::optional<InstructionId> inner_of(InstructionId id) const {
