@@ -181,7 +181,9 @@ Result<void> EmittedFusion::run_on_cpu(std::span<const void* const> inputs, std:
 Result<EmittedFusion> emit_fusion(const hlo::Module& module, hlo::ComputationId computation, const std::string& name,
                                   const EmitOptions& options) {
   const std::optional<hlo::Module> known = with_known_functions(module, computation);
-  STRATA_TRY(const Plan plan, choose_plan({known ? *known : module, computation, options.target}, options.only));
+  STRATA_TRY(
+      const Plan plan,
+      choose_plan({known ? *known : module, computation, options.target, true, options.overwrites}, options.only));
   EmittedFusion fusion;
   fusion.name_ = fusion.module_name_ = name;
   fusion.decision_ = plan.decision;
@@ -211,7 +213,9 @@ Result<EmittedFusion> emit_like(const EmittedFusion& like, const hlo::Module& mo
                                 const std::string& name) {
   const EmitOptions& options = like.body_->options;
   const std::optional<hlo::Module> known = with_known_functions(module, computation);
-  STRATA_TRY(const Plan plan, choose_plan({known ? *known : module, computation, options.target}, options.only));
+  STRATA_TRY(
+      const Plan plan,
+      choose_plan({known ? *known : module, computation, options.target, true, options.overwrites}, options.only));
   EmittedFusion fusion = like;
   fusion.name_ = name;
   fusion.decision_ = plan.decision;

@@ -31,6 +31,8 @@ struct EmitOptions {
   Target target = default_target();  ///< what kernels are planned for
   /// Only the emitter of this name ("loop", "transpose", …) may take fusions; all if empty.
   std::string only;
+  /// The arrays of parameters that dynamic-update-slices change may be written over: none is copied before.
+  bool overwrites = false;
   /// Called after each pass with its name and the module's text; for `--dump-after`.
   std::function<void(const std::string& pass, const std::string& text)> observer;
 };

@@ -8,6 +8,7 @@
 
 #include "emitters/program_image.h"
 #include "hlo/inline_calls.h"
+#include "hlo/loop_rows.h"
 #include "hlo/source_of.h"
 
 namespace strata::emitters {
@@ -200,6 +201,19 @@ hlo::Module body_of(const ProgramPart& part, const hlo::Instruction& loop, LoopS
     step.once = !is_read && ends_after(body, *asked_for) && leave(*asked_for);
   }
   return hlo::extract_module(module, body);
+}
+
+std::vector<bool> overwritten_leaves(const ProgramPart& part, InstructionId loop, const LoopStep& step) {
+  const hlo::Computation& from = part.module.entry_computation();
+  std::vector<bool> overwritten(static_cast<size_t>(hlo::leaf_count(from[loop].shape)), false);
+  const auto rows = step.counted ? hlo::LoopRows::of(part.module, from, loop) : std::nullopt;
+  if (!rows) return overwritten;
+  for (size_t leaf = 0; leaf < overwritten.size(); ++leaf) {
+    const auto number = static_cast<int64_t>(leaf);
+    const InstructionId first = hlo::source_of(from, from[loop].operands[0], number).first;
+    overwritten[leaf] = from[first].opcode != Opcode::Parameter && rows->written(number).has_value();
+  }
+  return overwritten;
 }
 
 bool repeats(const LoopStep& loop) {

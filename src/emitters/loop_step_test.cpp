@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "emitters/program.h"
 #include "hlo/compare.h"
 #include "hlo/evaluate.h"
@@ -278,6 +280,77 @@ TEST(LoopStep, RowsOfSeveralArraysAreWrittenByOneKernel) {
   EXPECT_EQ(step.outputs.size(), 4U);
   EXPECT_EQ(step.fusion->decision().preparations.size(), 3U);
   EXPECT_EQ(std::count(step.only_copied.begin(), step.only_copied.end(), true), 3);
+}
+
+/// h ← tanh(h · 0.5) n times; row i of `rows`, which begin as ones, becomes `row`, of h and of the row `before`.
+std::string stacked(int64_t n, int64_t rows, const std::string& row) {
+  return fmt::format(R"(HloModule stacked
+condition {{
+  s = {0} parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant({1})
+  ROOT c = pred[] compare(i, n), direction=LT
+}}
+body {{
+  s = {0} parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  h = f32[70,9] get-tuple-element(s), index=1
+  all = f32[{2},70,9] get-tuple-element(s), index=2
+  zero = s32[] constant(0)
+  before.1 = f32[1,70,9] dynamic-slice(all, i, zero, zero), dynamic_slice_sizes={{1,70,9}}
+  before = f32[70,9] reshape(before.1)
+  half = f32[] constant(0.5)
+  halves = f32[70,9] broadcast(half), dimensions={{}}
+  scaled = f32[70,9] multiply(h, halves)
+  next = f32[70,9] tanh(scaled)
+  row = f32[70,9] {3}
+  row.1 = f32[1,70,9] reshape(row)
+  all.r = f32[{2},70,9] dynamic-update-slice(all, row.1, i, zero, zero)
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  ROOT r = {0} tuple(j, next, all.r)
+}}
+ENTRY e {{
+  h = f32[70,9] parameter(0)
+  one = f32[] constant(1)
+  all = f32[{2},70,9] broadcast(one), dimensions={{}}
+  i = s32[] constant(0)
+  s = {0} tuple(i, h, all)
+  ROOT w = {0} while(s), condition=condition, body=body
+}}
+)",
+                     fmt::format("(s32[], f32[70,9], f32[{},70,9])", rows), n, rows, row);
+}
+
+TEST(LoopStep, FewRowsAreUpdatedInPlace) {
+  // Of three rows each is a third of the array, which a loop over all of it would read and write.
+  for (const int64_t rows : {2, 3, 5}) {
+    const auto loop = checked_loop(stacked(rows, rows, "multiply(next, scaled)"));
+    ASSERT_NE(loop, nullptr);
+    ASSERT_EQ(loop->body->steps.size(), 1U) << "one kernel has both";
+    EXPECT_EQ(loop->body->steps[0].fusion->decision().emitter, "dynamic-update-slice");
+    EXPECT_EQ(std::ranges::count(loop->body->steps[0].only_copied, true), 1);
+  }
+}
+
+TEST(LoopStep, WhatIsWrittenWholeHasNoFirstValue) {
+  const auto steps_of = [](const std::string& text) {
+    const auto program = emit_program(**hlo::parse_module(text));
+    EXPECT_TRUE(program);
+    return program ? program->steps.size() : 0;
+  };
+  const std::string all = stacked(3, 3, "negate(next)");
+  const auto loop = checked_loop(all);
+  ASSERT_NE(loop, nullptr);
+  EXPECT_EQ(loop->leaves[2].initial, loop->leaves[2].result);
+  EXPECT_EQ(steps_of(all), 1U);
+  // The fourth row stays as it was; or what a row was is read.
+  for (const std::string& text : {stacked(3, 4, "negate(next)"), stacked(3, 3, "add(next, before)")}) {
+    const auto filled = checked_loop(text);
+    ASSERT_NE(filled, nullptr);
+    EXPECT_NE(filled->leaves[2].initial, filled->leaves[2].result) << text;
+    EXPECT_EQ(steps_of(text), 2U) << text;
+  }
 }
 
 TEST(LoopStep, ARowThatIsPutTogetherIsWrittenInPlace) {

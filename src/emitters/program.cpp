@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "emitters/buffers.h"
+#include "emitters/flatten_module.h"
 #include "emitters/fusion/cut_entry.h"
 #include "emitters/fusion/instruction_roles.h"
 #include "emitters/fusion/recompute.h"
@@ -16,10 +17,9 @@
 #include "emitters/lax/associative.h"
 #include "emitters/library/complex_products.h"
 #include "emitters/loop_body.h"
+#include "emitters/program_image.h"
 #include "hlo/associative_scans.h"
-#include "hlo/batch_loop_products.h"
 #include "hlo/carry_conditions.h"
-#include "hlo/drop_identities.h"
 #include "hlo/evaluate.h"
 #include "hlo/expand_batch_norms.h"
 #include "hlo/expand_bitcast_converts.h"
@@ -29,18 +29,12 @@
 #include "hlo/expand_scans.h"
 #include "hlo/expand_select_and_scatter.h"
 #include "hlo/expand_window_scatters.h"
-#include "hlo/fold_constants.h"
-#include "hlo/fold_interior_pads.h"
 #include "hlo/inline_calls.h"
 #include "hlo/iota_indices.h"
-#include "hlo/join_updates.h"
 #include "hlo/linear_recurrences.h"
-#include "hlo/merge_scatters.h"
 #include "hlo/source_of.h"
-#include "hlo/stack_pieces.h"
 #include "hlo/structure_key.h"
 #include "hlo/unroll_loops.h"
-#include "hlo/wrap_concatenations.h"
 
 namespace strata::emitters {
 namespace {
@@ -51,43 +45,6 @@ using hlo::Opcode;
 
 /// Iterations of a loop that are put on the stream one by one. Of more the condition is asked.
 constexpr int64_t kMostCounted = 100'000;
-
-/// Before layouts are assigned, those of a module's text mean nothing: only bitcasts, fusions, copies between layouts,
-/// and texts that are one fusion or have parameters in other layouts, rest on them.
-hlo::Module with_free_layouts(hlo::Module flat, const hlo::Module& original, bool one_kernel) {
-  if (flat.fusion || one_kernel) return flat;
-  for (const hlo::Computation& computation : original.computations) {
-    for (const hlo::Instruction& it : computation.instructions) {
-      if (it.opcode == Opcode::Bitcast || it.opcode == Opcode::Fusion) return flat;
-      // A copy to another layout is there because layouts were assigned.
-      if (it.opcode == Opcode::Copy && computation.operand_shape(it, 0) != it.shape) return flat;
-    }
-  }
-  for (const InstructionId id : flat.entry_computation().parameters) {
-    const hlo::Shape& shape = flat.entry_computation()[id].shape;
-    if (shape.is_array() && !shape.has_default_layout()) return flat;  // somebody chose layouts
-  }
-  const std::function<void(hlo::Shape&)> reset = [&](hlo::Shape& shape) {
-    shape.minor_to_major = hlo::default_layout(shape.dims.size());
-    if (!shape.is_tuple()) return;
-    std::vector<hlo::Shape> elements(shape.elements.begin(), shape.elements.end());
-    for (hlo::Shape& element : elements) reset(element);
-    shape.elements = std::move(elements);
-  };
-  for (hlo::Instruction& it : flat.computations[static_cast<size_t>(flat.entry)].instructions) {
-    if (it.opcode != Opcode::Parameter && it.opcode != Opcode::Constant) reset(it.shape);
-  }
-  return flat;
-}
-
-/// A text that is one fusion is taken as it is.
-hlo::Module flattened(const hlo::Module& module, bool one_kernel) {
-  if (module.fusion) return hlo::inline_calls(module);
-  const auto flat = hlo::fold_interior_pads(hlo::drop_identities(hlo::fold_constants(hlo::inline_calls(module))));
-  return one_kernel ? flat
-                    : hlo::batch_loop_products(
-                          hlo::wrap_concatenations(hlo::stack_pieces(hlo::join_updates(hlo::merge_scatters(flat)))));
-}
 
 /// What a program is of: a module, a loop's body or its condition.
 struct Setting {
@@ -106,7 +63,7 @@ class ProgramBuilder {
   ProgramBuilder(const hlo::Module& module, const EmitOptions& options, LibraryUse libraries, const LaxOptions& lax,
                  const Setting& setting)
       : setting_(setting),
-        flat_(with_free_layouts(flattened(module, !options.only.empty()), module, !options.only.empty())),
+        flat_(flatten_module(module, !options.only.empty())),
         options_(options),
         libraries_(libraries),
         lax_(lax) {}
@@ -143,9 +100,8 @@ class ProgramBuilder {
     restart();
     const std::map<ArrayValue, size_t> last = last_reads(flat_, fused.parts);
     for (size_t i = 0; i < fused.parts.size(); ++i) {
-      const std::vector<size_t> updated = updated_inputs(fused.parts[i]);
       const auto stays = [&](size_t input) { return is_kept(fused.parts[i].inputs[input], last, i); };
-      STRATA_CHECK(add(fused.parts[i], !updated.empty() && std::ranges::all_of(updated, stays)));
+      STRATA_CHECK(add(fused.parts[i], updated_arrays(fused.parts[i], stays)));
     }
     STRATA_CHECK(add_results(flat_.entry_computation().root));
     return std::move(program_);
@@ -271,30 +227,29 @@ class ProgramBuilder {
 
   /// Layers of a model, and updates of parameters of one shape, are equal but for names: one has the code of all.
   /// Steps that leave a loop share none with those that stay.
-  Result<EmittedFusion> emit_once(const hlo::Module& module, const std::string& name, bool invariant, bool keeps) {
+  Result<EmittedFusion> emit_once(const hlo::Module& module, const std::string& name, bool invariant, Updated updated) {
     auto& emitted = invariant ? invariant_fusions_ : fusions_;
-    const auto [known, is_new] = emitted.try_emplace(hlo::structure_key(module) + (keeps ? " keeping" : ""));
+    const auto [known, is_new] =
+        emitted.try_emplace(fmt::format("{} {}", hlo::structure_key(module), static_cast<int>(updated)));
     if (!is_new) return emit_like(known->second, module, module.entry, name);
-    Result<EmittedFusion> fusion =
-        keeps ? emit_keeping(module, name, options_) : emit_fusion(module, module.entry, name, options_);
+    Result<EmittedFusion> fusion = emit_updating(module, name, options_, updated);
     if (fusion) known->second = *fusion;
     if (!fusion) emitted.erase(known);
     return fusion;
   }
 
   /// Where a part only gives an array another shape, and nothing else reads it, both are one array.
-  Result<EmittedFusion> emit_part(const ProgramPart& part, const std::string& name, bool invariant, bool keeps) {
+  Result<EmittedFusion> emit_part(const ProgramPart& part, const std::string& name, bool invariant, Updated updated) {
     if (options_.only.empty() && part.module.entry_computation().root_instruction().opcode == Opcode::Reshape &&
         part.inputs.size() == 1 &&
         is_read_once(flat_.entry_computation(), part.inputs[0].instruction, part.inputs[0].element)) {
       auto reshape = emit_fusion(part.module, part.module.entry, name, {.target = options_.target, .only = "reshape"});
       if (reshape || reshape.error().code != ErrorCode::Unsupported) return reshape;
     }
-    return emit_once(part.module, name, invariant, keeps && options_.only.empty());
+    return emit_once(part.module, name, invariant, updated);
   }
 
-  /// `keeps`: whether the array that the part updates stays as it is.
-  Result<void> add(const ProgramPart& part, bool keeps) {
+  Result<void> add(const ProgramPart& part, Updated updated) {
     STRATA_TRY(const bool is_loop, add_loop(part));
     if (is_loop) return {};
     ProgramStep step;
@@ -313,7 +268,7 @@ class ProgramBuilder {
     }
     const bool invariant = !loop_of(part) && is_invariant(step.inputs, step.outputs);
     if (!part.interpreted && !calls) {
-      Result<EmittedFusion> fusion = emit_part(part, next_name(from.name), invariant, keeps);
+      Result<EmittedFusion> fusion = emit_part(part, next_name(from.name), invariant, updated);
       if (fusion) {
         step.fusion = *std::move(fusion);
         step.microseconds = step.fusion->decision().microseconds.value_or(part.microseconds);
@@ -374,9 +329,11 @@ class ProgramBuilder {
       if (!condition) return false;
       made.condition = std::make_shared<const EmittedProgram>(*std::move(condition));
     }
+    const std::vector<bool> overwritten = overwritten_leaves(part, *id, made);
     for (int leaf = 0; leaf < hlo::leaf_count(loop.shape); ++leaf) {
-      STRATA_TRY(const int initial, initial_value(part, loop.operands[0], leaf));
-      made.leaves.push_back({initial});
+      made.leaves.push_back({-1});
+      if (overwritten[static_cast<size_t>(leaf)]) continue;  // which may need no first value
+      STRATA_TRY(made.leaves.back().initial, initial_value(part, loop.operands[0], leaf));
     }
     for (ProgramStep& before : take_invariant_steps(made, *emitted, invariant_steps, program_)) {
       const bool invariant = is_invariant(before.inputs, before.outputs);
@@ -402,8 +359,20 @@ class ProgramBuilder {
       step.outputs.push_back(leaf.result);
       buffer_of_[value] = leaf.result;
     }
+    const std::vector<int> over = written_over(*made.body);
+    for (size_t leaf = 0; leaf < made.leaves.size(); ++leaf) {
+      LoopStep::Leaf& it = made.leaves[leaf];
+      if (it.initial >= 0) continue;
+      if (it.result >= 0 && leaf_written_over(made, over, leaf) == static_cast<int>(leaf)) {
+        it.initial = it.result;
+      } else {
+        STRATA_TRY(it.initial, initial_value(part, loop.operands[0], static_cast<int64_t>(leaf)));
+      }
+    }
     std::set<int> inputs;
-    for (const LoopStep::Leaf& leaf : made.leaves) inputs.insert(leaf.initial);
+    for (const LoopStep::Leaf& leaf : made.leaves) {
+      if (leaf.initial != leaf.result) inputs.insert(leaf.initial);
+    }
     step.inputs.assign(inputs.begin(), inputs.end());
     // Of a loop that ends by itself nobody knows that it does, where the one around has no iteration.
     const bool invariant = made.counted && is_invariant(step.inputs, step.outputs);
@@ -541,8 +510,11 @@ Result<EmittedProgram> emit(const hlo::Module& module, const EmitOptions& option
                             const LaxOptions& lax, const Setting& setting) {
   STRATA_CHECK(hlo::check_calls(module));
   std::optional<hlo::Module> expanded;
-  for (const auto& [has, expand] : {std::pair(&hlo::has_conditionals, &hlo::expand_conditionals),
-                                    std::pair(&hlo::has_short_loops, &hlo::unroll_loops),
+  if (hlo::has_conditionals(module)) {
+    const hlo::InputOutputAliases none;
+    STRATA_TRY(expanded, hlo::expand_conditionals(module, setting.given != nullptr ? *setting.given : none));
+  }
+  for (const auto& [has, expand] : {std::pair(&hlo::has_short_loops, &hlo::unroll_loops),
                                     std::pair(&hlo::has_computed_conditions, &hlo::carry_conditions),
                                     std::pair(&hlo::has_uneven_bitcast_converts, &hlo::expand_bitcast_converts),
                                     std::pair(&hlo::has_ragged_dots, &hlo::expand_ragged_dots),

@@ -34,7 +34,7 @@ struct EmittedProgram;
 struct LoopStep {
   /// An array of the state.
   struct Leaf {
-    int initial = 0;      ///< buffer that holds its first value
+    int initial = 0;      ///< buffer that holds its first value: `result`, where it has none that anything reads
     int result = -1;      ///< buffer of the last one; -1 where nothing reads it
     bool changes = true;  ///< from iteration to iteration
   };

@@ -81,7 +81,10 @@ class HostRun {
 
 Result<void> HostRun::run_loop(const LoopStep& loop) {
   std::vector<Literal> arrays;
-  for (const LoopStep::Leaf& leaf : loop.leaves) arrays.push_back(literal(leaf.initial));
+  for (const LoopStep::Leaf& leaf : loop.leaves) {
+    if (leaf.initial == leaf.result) place(leaf.result);  // nothing has written it
+    arrays.push_back(literal(leaf.initial));
+  }
   for (int64_t k = 0;; ++k) {
     size_t next = 0;
     const std::vector<Literal> state{assemble(loop.state, arrays, next)};

@@ -34,7 +34,8 @@ std::vector<int> written_over(const EmittedProgram& program) {
         const LoopStep::Leaf& it = step.loop->leaves[leaf];
         const auto same = [&](const LoopStep::Leaf& other) { return other.initial == it.initial; };
         const bool once = std::count_if(step.loop->leaves.begin(), step.loop->leaves.end(), same) == 1;
-        if (it.result >= 0 && once && leaf_written_over(*step.loop, inside, leaf) == static_cast<int>(leaf))
+        if (it.result >= 0 && it.result != it.initial && once &&
+            leaf_written_over(*step.loop, inside, leaf) == static_cast<int>(leaf))
           write(it.result, it.initial, i);
       }
       continue;

@@ -3,31 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 
+#include "hlo/conditional_cost.h"
 #include "hlo/replace_instructions.h"
-#include "hlo/source_of.h"
 #include "hlo/text.h"
 
 namespace strata::hlo {
 namespace {
 
-/// A branch that is computed whether or not it is taken moves at most so many elements: a GPU does that in a few µs, in
-/// which it decides whether a branch is to run.
-constexpr double kMostElements = 1 << 22;
-constexpr double kElementsOfReduction = 1 << 20;  ///< that are moved in the time of a kernel of its own
-constexpr double kOperatorsOfElement = 8;         ///< of one thread, in the time in which an element is moved
-constexpr int64_t kMostInstructions = 128;        ///< of all such branches
-
 bool holds_arrays(const Shape& shape) {
   if (!shape.is_tuple()) return shape.is_array();
   return std::all_of(shape.elements.begin(), shape.elements.end(), holds_arrays);
-}
-
-/// Tuples within tuples stay as they are.
-bool is_flat(const Shape& shape) {
-  return !shape.is_tuple() || std::all_of(shape.elements.begin(), shape.elements.end(),
-                                          [](const Shape& element) { return element.is_array(); });
 }
 
 bool is_replaced(const Computation& computation, const Instruction& it) {
@@ -36,115 +22,16 @@ bool is_replaced(const Computation& computation, const Instruction& it) {
                      [&](InstructionId operand) { return holds_arrays(computation[operand].shape); });
 }
 
-/// Operators of one element of the result each, or of none.
-bool is_cheap(Opcode opcode) {
-  switch (opcode) {
-    case Opcode::Parameter:
-    case Opcode::Constant:
-    case Opcode::Tuple:
-    case Opcode::GetTupleElement:
-    case Opcode::Iota:
-    case Opcode::Broadcast:
-    case Opcode::Reshape:
-    case Opcode::Transpose:
-    case Opcode::Reverse:
-    case Opcode::Slice:
-    case Opcode::DynamicSlice:
-    case Opcode::Concatenate:
-    case Opcode::Pad:
-      return true;
-    default:
-      return is_elementwise(opcode);
-  }
-}
-
-double elements_of(const Shape& shape) {
-  if (shape.is_array()) return static_cast<double>(shape.element_count());
-  double sum = 0;
-  for (const Shape& element : shape.elements) sum += elements_of(element);
-  return sum;
-}
-
-/// Operators without code of their own in a fused kernel.
-bool is_free(Opcode opcode) {
-  return opcode == Opcode::Parameter || opcode == Opcode::Constant || opcode == Opcode::Tuple ||
-         opcode == Opcode::GetTupleElement || opcode == Opcode::Broadcast || opcode == Opcode::Reshape;
-}
-
-/// What computing a computation costs, whether or not its result is needed, beside reading and writing what it is given
-/// and returns.
-struct Cost {
-  double elements = 0;
-  int64_t instructions = 0;
-};
-
-/// Nothing where an operator may take long, or forever.
-std::optional<Cost> cost_of(const Module& module, const Computation& computation) {
-  Cost sum;
-  for (const Instruction& it : computation.instructions) {
-    if (it.opcode == Opcode::Call || it.opcode == Opcode::Conditional) {
-      for (const ComputationId called : it.called) {
-        const std::optional<Cost> inner = cost_of(module, module[called]);
-        if (!inner) return std::nullopt;
-        sum.elements += inner->elements;
-        sum.instructions += inner->instructions;
-      }
-    } else if (it.opcode == Opcode::Reduce) {
-      for (size_t k = 0; k < it.operands.size() / 2; ++k) sum.elements += elements_of(computation.operand_shape(it, k));
-      sum.elements += kElementsOfReduction;
-      ++sum.instructions;
-    } else if (!is_cheap(it.opcode)) {
-      return std::nullopt;
-    } else if (!is_free(it.opcode)) {
-      sum.elements += elements_of(it.shape) / kOperatorsOfElement;
-      ++sum.instructions;
-    }
-  }
-  return sum;
-}
-
-/// Elements that a branch reads of what it is given.
-double elements_read(const Computation& branch) {
-  double sum = 0;
-  std::set<int64_t> whole;
-  for (const Instruction& it : branch.instructions) {
-    if (it.opcode == Opcode::Tuple || it.opcode == Opcode::GetTupleElement) continue;
-    const bool in_part = it.opcode == Opcode::Slice || it.opcode == Opcode::DynamicSlice;
-    for (const InstructionId operand : it.operands) {
-      for (int64_t leaf = 0; leaf < leaf_count(branch[operand].shape); ++leaf) {
-        const auto [source, number] = source_of(branch, operand, leaf);
-        if (branch[source].opcode != Opcode::Parameter) continue;
-        const Shape& shape = leaf_of(branch[source].shape, number);
-        if (in_part) {
-          sum += std::min(elements_of(it.shape), elements_of(shape));
-        } else if (whole.insert(number).second) {
-          sum += elements_of(shape);
-        }
-      }
-    }
-  }
-  return sum;
-}
-
-/// The leaf of the parameter that each leaf of the result is, where all of them are leaves of it.
-std::optional<std::vector<int64_t>> passed_through(const Computation& branch) {
-  const Shape& given = branch[branch.parameters[0]].shape;
-  const Shape& result = branch.root_instruction().shape;
-  if (!is_flat(given) || !is_flat(result)) return std::nullopt;
-  std::vector<int64_t> leaves;
-  for (int64_t leaf = 0; leaf < leaf_count(result); ++leaf) {
-    const auto [source, number] = source_of(branch, branch.root, leaf);
-    if (branch[source].opcode != Opcode::Parameter) return std::nullopt;
-    leaves.push_back(number);
-  }
-  return leaves;
-}
-
 /// The computation of one conditional, written as text.
 class Expansion {
  public:
-  Expansion(const Module& module, const Computation& computation, const Instruction& instruction)
-      : module_(module), computation_(computation), it_(instruction), result_(to_string(it_.shape)) {}
+  Expansion(const Module& module, const Computation& computation, const Instruction& instruction,
+            const InputOutputAliases& given)
+      : module_(module),
+        computation_(computation),
+        it_(instruction),
+        result_(to_string(it_.shape)),
+        cheap_(cheap_branches(module, computation, instruction, given)) {}
 
   Replacement replacement() {
     std::map<std::string, ComputationId> stand_ins;
@@ -159,7 +46,6 @@ class Expansion {
     for (size_t k = 0; k < it_.called.size(); ++k)
       add(fmt::format("x.{}", k), operand(k), fmt::format("parameter({})", k + 1));
     flags();
-    find_cheap();
     if (std::find(cheap_.begin(), cheap_.end(), false) == cheap_.end()) {
       root(selects());
     } else {
@@ -195,21 +81,6 @@ class Expansion {
       add(last, "pred[]", "constant(true)");
     } else {
       add(last, "pred[]", fmt::format("copy({})", none));
-    }
-  }
-
-  /// cheap_: of each branch whether it is computed in any case.
-  void find_cheap() {
-    cheap_.assign(count(), false);
-    if (!is_flat(it_.shape)) return;
-    int64_t instructions = 0;
-    for (size_t k = 0; k < count(); ++k) {
-      const Computation& branch = module_[it_.called[k]];
-      const std::optional<Cost> cost = cost_of(module_, branch);
-      if (!cost) continue;
-      const double moved = elements_read(branch) + elements_of(it_.shape);
-      cheap_[k] = cost->elements + moved <= kMostElements && instructions + cost->instructions <= kMostInstructions;
-      if (cheap_[k]) instructions += cost->instructions;
     }
   }
 
@@ -334,7 +205,7 @@ class Expansion {
   const Computation& computation_;
   const Instruction& it_;
   const std::string result_;
-  std::vector<bool> cheap_;
+  std::vector<bool> cheap_;  ///< of each branch whether it is computed in any case
   std::string text_, body_;
 };
 
@@ -347,12 +218,12 @@ bool has_conditionals(const Module& module) {
   });
 }
 
-Result<Module> expand_conditionals(const Module& module) {
-  return replace_instructions(
-      module, [&module](const Computation& computation, const Instruction& it) -> std::optional<Replacement> {
-        if (!is_replaced(computation, it)) return std::nullopt;
-        return Expansion(module, computation, it).replacement();
-      });
+Result<Module> expand_conditionals(const Module& module, const InputOutputAliases& given) {
+  return replace_instructions(module,
+                              [&](const Computation& computation, const Instruction& it) -> std::optional<Replacement> {
+                                if (!is_replaced(computation, it)) return std::nullopt;
+                                return Expansion(module, computation, it, given).replacement();
+                              });
 }
 
 }  // namespace strata::hlo

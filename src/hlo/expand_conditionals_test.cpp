@@ -265,25 +265,106 @@ ENTRY main {
   }
 }
 
-TEST(ExpandConditionals, LargeElementwiseBranchesRunOnlyWhereTaken) {
-  const std::string text = R"(HloModule m
-first {
-  x = f32[2048,1024] parameter(0)
-  ROOT r = f32[2048,1024] negate(x)
+/// Whether the conditional of a module becomes selects alone.
+bool are_selects(const std::string& text, const InputOutputAliases& given = {}) {
+  const auto expanded = expand_conditionals(*parsed(text), given);
+  EXPECT_TRUE(expanded) << expanded.error().to_string();
+  return expanded && count(*expanded, Opcode::Select) > 0;
 }
-second {
-  x = f32[2048,1024] parameter(0)
-  ROOT r = f32[2048,1024] sine(x)
-}
-ENTRY main {
+
+/// Two branches, of f32[`rows`,2048] each.
+std::string of_two(int64_t rows, const std::string& second_operand) {
+  return fmt::format(R"(HloModule m
+first {{
+  x = f32[{0},2048] parameter(0)
+  ROOT r = f32[{0},2048] negate(x)
+}}
+second {{
+  x = f32[{0},2048] parameter(0)
+  ROOT r = f32[{0},2048] sine(x)
+}}
+ENTRY main {{
   p = pred[] parameter(0)
-  x = f32[2048,1024] parameter(1)
-  ROOT r = f32[2048,1024] conditional(p, x, x), true_computation=first, false_computation=second
+  x = f32[{0},2048] parameter(1)
+  y = f32[{0},2048] parameter(2)
+  ROOT r = f32[{0},2048] conditional(p, x, {1}), true_computation=first, false_computation=second
+}}
+)",
+                     rows, second_operand);
 }
-)";
-  const auto expanded = expand_conditionals(*parsed(text));
-  ASSERT_TRUE(expanded) << expanded.error().to_string();
-  EXPECT_EQ(count(*expanded, Opcode::While), 2);
+
+TEST(ExpandConditionals, LargeElementwiseBranchesOfOtherArraysRunOnlyWhereTaken) {
+  EXPECT_FALSE(are_selects(of_two(4096, "y"))) << "y would be read for nothing";
+  EXPECT_TRUE(are_selects(of_two(4096, "x"))) << "no more is read than by each alone";
+  for (const int64_t selector : {0, 1}) EXPECT_TRUE(checked(parsed(of_two(3, "x")), selector));
+}
+
+/// A step of an optimizer: where p, what it has made and weights beside it move to each other, else both stay. As
+/// the entry, or as the body of a loop.
+std::string of_weights(int64_t rows, bool in_loop) {
+  const std::string array = fmt::format("f32[{},2048]", rows);
+  const std::string both = fmt::format("({0}, {0})", array);
+  std::string text = fmt::format(R"(HloModule m
+kept {{
+  ROOT s = {1} parameter(0)
+}}
+moved {{
+  s = {1} parameter(0)
+  a = {0} get-tuple-element(s), index=0
+  b = {0} get-tuple-element(s), index=1
+  d = {0} subtract(a, b)
+  half = f32[] constant(0.5)
+  halves = {0} broadcast(half), dimensions={{}}
+  e = {0} multiply(d, halves)
+  m = {0} add(b, e)
+  ROOT r = {1} tuple(m, m)
+}}
+)",
+                                 array, both);
+  const std::string step = fmt::format(R"(  x = {0} exponential(w)
+  t = {1} tuple(x, slow)
+  ROOT r = {1} conditional(p, t, t), true_computation=moved, false_computation=kept
+}}
+)",
+                                       array, both);
+  if (!in_loop) {
+    return text + fmt::format(
+                      "ENTRY main {{\n  p = pred[] parameter(0)\n  w = {0} parameter(1)\n"
+                      "  slow = {0} parameter(2)\n{1}",
+                      array, step);
+  }
+  return text + fmt::format(R"(body {{
+  s = {1} parameter(0)
+  w = {0} get-tuple-element(s), index=0
+  slow = {0} get-tuple-element(s), index=1
+  corner = f32[1,1] slice(w), slice={{[0:1], [0:1]}}
+  number = f32[] reshape(corner)
+  p = pred[] compare(number, number), direction=EQ
+{2}goes {{
+  s = {1} parameter(0)
+  w = {0} get-tuple-element(s), index=0
+  corner = f32[1,1] slice(w), slice={{[0:1], [0:1]}}
+  number = f32[] reshape(corner)
+  much = f32[] constant(1000)
+  ROOT r = pred[] compare(number, much), direction=LT
+}}
+ENTRY main {{
+  w = {0} parameter(0)
+  slow = {0} parameter(1)
+  s = {1} tuple(w, slow)
+  ROOT r = {1} while(s), condition=goes, body=body
+}}
+)",
+                            array, both, step);
+}
+
+TEST(ExpandConditionals, WhatMustBeCopiedAnywayIsChosenOnTheWay) {
+  EXPECT_TRUE(are_selects(of_weights(4096, false)));
+  for (const int64_t selector : {0, 1}) EXPECT_TRUE(checked(parsed(of_weights(3, false)), selector));
+  // Where the weights may stay where they are, nothing of them is read or written if they do not move.
+  EXPECT_FALSE(are_selects(of_weights(4096, false), {{{1}, 2, {}, false}}));
+  EXPECT_TRUE(are_selects(of_weights(4096, false), {{{0}, 1, {}, false}})) << "what is given away is another array";
+  EXPECT_FALSE(are_selects(of_weights(4096, true)));
 }
 
 TEST(ExpandConditionals, RandomFusionsKeepTheirValues) {

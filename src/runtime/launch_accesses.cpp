@@ -76,7 +76,7 @@ Touched touched_by(const GpuStep& step, const Buffers& buffers) {
     may_write(host->arguments);
   } else if (const GpuLoop* loop = step.loop()) {
     for (const GpuLoop::Value& value : loop->values) {
-      touched.reads.push_back(value.initial);
+      if (value.initial != value.result) touched.reads.push_back(value.initial);
       for (const std::string& name : {value.result, value.spare}) {
         if (!name.empty()) touched.writes.push_back(name);
       }

@@ -134,7 +134,7 @@ struct GpuStep;
 struct GpuLoop {
   /// An array of the state.
   struct Value {
-    std::string initial;  ///< where its first value lies
+    std::string initial;  ///< where its first value lies: `result` itself, where nothing reads that value
     std::string result;   ///< where the last one is to lie; empty where nothing reads it and `count` is known
     /// Carried buffers by which body and condition read it.
     std::vector<std::string> current;

@@ -14,7 +14,6 @@
 #include "emitters/fusion/group_pair.h"
 #include "emitters/fusion/instruction_roles.h"
 #include "emitters/fusion/part_builder.h"
-#include "emitters/kinds/in_place.h"
 #include "hlo/source_of.h"
 
 namespace strata::emitters {
@@ -148,7 +147,6 @@ class Fuser {
       const bool is_read = std::any_of(users_[static_cast<size_t>(id)].begin(), users_[static_cast<size_t>(id)].end(),
                                        [&](const auto& use) { return group.contains(use.second); });
       if (readers != 1 || !is_output || is_read || of_update != elements.value_or(of_update)) return false;
-      if (outputs.size() > 1 && !is_small_update(computation_, it)) return false;
       elements = of_update;
     }
     if (updates == 0) return false;

@@ -125,7 +125,8 @@ class UpdateEmitter {
 };
 
 /// How an array of the root is updated, and what it must hold before.
-Result<Preparation> plan_update(const hlo::Computation& computation, int output, UpdatePlan& plan) {
+Result<Preparation> plan_update(const Fusion& fusion, int output, UpdatePlan& plan) {
+  const hlo::Computation& computation = fusion.computation();
   Update made;
   made.output = output;
   made.hero = computation.root;
@@ -135,7 +136,7 @@ Result<Preparation> plan_update(const hlo::Computation& computation, int output,
   const hlo::Shape& update = computation.operand_shape(it, 1);
   const int64_t elements = update.element_count();
   // A loop over the result moves as much as the copy alone: measured, docs/benchmarks-emitters.md.
-  if (!is_small_update(computation, it)) {
+  if (!fusion.overwrites && 8 * elements > it.shape.element_count()) {
     return unsupported("{} of {} elements are updated: a copy of all of them first costs more", elements,
                        it.shape.element_count());
   }
@@ -164,10 +165,6 @@ Result<Preparation> plan_update(const hlo::Computation& computation, int output,
 
 }  // namespace
 
-bool is_small_update(const hlo::Computation& computation, const hlo::Instruction& update) {
-  return 8 * computation.operand_shape(update, 1).element_count() <= update.shape.element_count();
-}
-
 Result<Plan> plan_dynamic_update_slice(const Fusion& fusion) {
   const hlo::Computation& computation = fusion.computation();
   const hlo::Instruction& root = computation.root_instruction();
@@ -179,7 +176,7 @@ Result<Plan> plan_dynamic_update_slice(const Fusion& fusion) {
   Plan plan;
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (!is_update(outputs[i])) continue;
-    STRATA_TRY(Preparation preparation, plan_update(computation, static_cast<int>(i), made));
+    STRATA_TRY(Preparation preparation, plan_update(fusion, static_cast<int>(i), made));
     plan.decision.preparations.push_back(std::move(preparation));
     plan.decision.heroes.push_back(outputs[i]);
   }
@@ -197,7 +194,8 @@ Result<Plan> plan_dynamic_update_slice(const Fusion& fusion) {
   const hlo::Instruction& first = computation[made.updates[0].hero];
   made.nothing |= visits_of(computation.operand_shape(first, 1), made.width).known_empty;
   plan.decision.emitter = "dynamic-update-slice";
-  plan.decision.reason = "little of the operand is updated, in place";
+  plan.decision.reason =
+      fusion.overwrites ? "the operand is updated in place" : "little of the operand is updated, in place";
   plan.decision.launch().threads = made.width.threads;
   plan.decision.launch().blocks = made.nothing ? 0 : made.width.blocks(made.elements);
   std::string updates = fmt::format("{} elements of {}", made.elements, first.shape.element_count());

@@ -16,10 +16,6 @@ namespace strata::emitters {
 Result<Preparation> preparation_in_place(const hlo::Computation& computation, hlo::InstructionId operand,
                                          const hlo::Shape& output);
 
-/// Whether a dynamic-update-slice is written in place: it updates an eighth of its operand or less. Else the kernel
-/// writes the whole result.
-bool is_small_update(const hlo::Computation& computation, const hlo::Instruction& update);
-
 /// (block, thread)[unroll, vector] → index of the shape: all elements once, in the order in which they lie.
 indexing::IndexingMap visits_of(const hlo::Shape& shape, const AccessWidth& width);
 

@@ -19,6 +19,8 @@ struct Fusion {
   /// Whether the decision is to be explained and checked: what is only told to users, and proofs of what each plan has,
   /// may take longer than to find it. Without that for plans that are only priced.
   bool explained = true;
+  /// Arrays of parameters that it updates may be written over: an update in place copies nothing.
+  bool overwrites = false;
 
   const hlo::Computation& computation() const { return module[id]; }
 };
