@@ -1,6 +1,7 @@
 #include "hlo/fold_constants.h"
 
 #include <algorithm>
+#include <map>
 
 #include "hlo/entry_rewriter.h"
 #include "hlo/evaluate.h"
@@ -27,27 +28,99 @@ bool is_folded(Opcode opcode) {
   }
 }
 
+/// Operations of an element, about: what a cheap one takes is 1.
+double operations_of(const Instruction& it) {
+  switch (it.opcode) {
+    case Opcode::Divide:
+    case Opcode::Erf:
+    case Opcode::Exp:
+    case Opcode::Log:
+    case Opcode::Logistic:
+    case Opcode::Rsqrt:
+    case Opcode::Sqrt:
+    case Opcode::Tanh:
+      return 12;
+    case Opcode::Acos:
+    case Opcode::Acosh:
+    case Opcode::Asin:
+    case Opcode::Asinh:
+    case Opcode::Atan2:
+    case Opcode::Atanh:
+    case Opcode::Cbrt:
+    case Opcode::Cosh:
+    case Opcode::Cosine:
+    case Opcode::Expm1:
+    case Opcode::Log1p:
+    case Opcode::Power:
+    case Opcode::Sine:
+    case Opcode::Sinh:
+    case Opcode::Tan:
+      return 40;
+    default:
+      return is_elementwise(it.opcode) ? 1 : 0;
+  }
+}
+
 class ConstantFolder : EntryRewriter {
  public:
   explicit ConstantFolder(const Module& module) : EntryRewriter(module) { mark_results(from_.root); }
 
   Module run() {
     return rewrite([this](const Instruction& it, const Instruction& copy) -> std::optional<InstructionId> {
-      // A scalar everywhere is known as such.
-      const bool spreads = it.opcode == Opcode::Broadcast && it.shape.element_count() > 1;
-      if (results_[static_cast<size_t>(moved_.size())] || !is_folded(it.opcode) || !is_small(it.shape) || spreads ||
-          !std::ranges::all_of(copy.operands, [this](InstructionId id) { return is_known(entry_[id]); }))
+      if (!(is_folded(it.opcode) || it.opcode == Opcode::Iota) || !is_small(it.shape)) return std::nullopt;
+      const bool all_constants =
+          std::ranges::all_of(copy.operands, [this](InstructionId id) { return is_constant(entry_[id]); });
+      if (!std::ranges::all_of(copy.operands, [this](InstructionId id) { return known(id) != nullptr; }))
         return std::nullopt;
       const Result<Literal> value = value_of(copy);
       if (!value) return std::nullopt;
-      return add(it.name, Opcode::Constant, it.shape, {}, ConstantAttributes{value->with_shape(it.shape), false});
+      // A scalar everywhere is known as such.
+      const bool spreads = it.opcode == Opcode::Broadcast && it.shape.element_count() > 1;
+      const bool stays = results_[moved_.size()] || it.opcode == Opcode::Iota || spreads;
+      Known one{*value, operations_of(it)};
+      for (const InstructionId operand : copy.operands) one.operations += known(operand)->operations;
+      if (stays || !(all_constants || is_table(copy, one.operations))) {
+        known_.emplace(static_cast<InstructionId>(entry_.instructions.size()), std::move(one));
+        return std::nullopt;
+      }
+      const InstructionId constant =
+          add(it.name, Opcode::Constant, it.shape, {}, ConstantAttributes{value->with_shape(it.shape), false});
+      const bool is_array = it.shape.element_count() > 1;
+      known_.emplace(constant, Known{*value, is_array ? kLoad : 0});
+      return constant;
     });
   }
 
  private:
+  /// What a known value is, and what computing an element of it takes.
+  struct Known {
+    Literal value;
+    double operations = 0;
+  };
+  /// What reading an element of an array takes: all threads load 10 bytes in the time of 30 operations.
+  static constexpr double kLoad = 12;
+
   static bool is_small(const Shape& shape) { return shape.is_array() && shape.element_count() <= kMostElements; }
-  static bool is_known(const Instruction& it) {
+  static bool is_constant(const Instruction& it) {
     return it.opcode == Opcode::Constant && is_small(it.shape) && !it.as<ConstantAttributes>().elided;
+  }
+
+  /// Whether an array computed of iotas and numbers is better read. Masks and places, which other passes know by what
+  /// they are computed of, are no floats; but pieces of a concatenation are branches for each that reads it.
+  static bool is_table(const Instruction& it, double operations) {
+    if (it.opcode == Opcode::Concatenate) return true;
+    const TypeKind type = kind(it.shape.type);
+    return (type == TypeKind::Float || type == TypeKind::Complex) && operations > kLoad;
+  }
+
+  /// Of an instruction of the new entry: null where it is not known.
+  const Known* known(InstructionId id) {
+    const auto found = known_.find(id);
+    if (found != known_.end()) return &found->second;
+    const Instruction& it = entry_[id];
+    if (!is_constant(it)) return nullptr;
+    const double operations = it.shape.element_count() > 1 ? kLoad : 0;
+    return &known_.emplace(id, Known{it.as<ConstantAttributes>().value, operations}).first->second;
   }
 
   /// What tuples pass on to the root.
@@ -58,15 +131,22 @@ class ConstantFolder : EntryRewriter {
     for (const InstructionId operand : from_[id].operands) mark_results(operand);
   }
 
-  /// Of an instruction of the new entry whose operands are constants.
-  Result<Literal> value_of(const Instruction& it) const {
+  /// Of an instruction of the new entry whose operands are known.
+  Result<Literal> value_of(const Instruction& it) {
     Module alone;
     Computation& computation = alone.computations.emplace_back();
     alone.name = computation.name = "constant";
     alone.entry = 0;
     Instruction folded = it;
     for (InstructionId& operand : folded.operands) {
-      computation.instructions.push_back(entry_[operand]);
+      const Instruction& read = entry_[operand];
+      computation.instructions.push_back({read.name,
+                                          Opcode::Constant,
+                                          read.shape,
+                                          {},
+                                          {},
+                                          ConstantAttributes{known(operand)->value.with_shape(read.shape), false},
+                                          {}});
       operand = static_cast<InstructionId>(computation.instructions.size()) - 1;
     }
     computation.instructions.push_back(std::move(folded));
@@ -74,7 +154,8 @@ class ConstantFolder : EntryRewriter {
     return evaluate(alone, {});
   }
 
-  std::vector<bool> results_;  ///< by instruction of `from_`
+  std::vector<bool> results_;             ///< by instruction of `from_`
+  std::map<InstructionId, Known> known_;  ///< by instruction of the new entry
 };
 
 }  // namespace

@@ -71,6 +71,55 @@ ENTRY e {
   EXPECT_EQ(count(result, Opcode::Add), 1) << "two is folded, three is a result";
 }
 
+TEST(FoldConstants, FrequenciesAreATable) {
+  // Of rotary embeddings: a power of each pair's number. What is cheap, and masks of iotas, stay what they are.
+  const auto module = parse_module(R"(HloModule m
+ENTRY e {
+  x = f32[100,32] parameter(0)
+  number = s32[32] iota(), iota_dimension=0
+  pair = f32[32] convert(number)
+  size = f32[] constant(32)
+  sizes = f32[32] broadcast(size), dimensions={}
+  exponent = f32[32] divide(pair, sizes)
+  base = f32[] constant(10000)
+  bases = f32[32] broadcast(base), dimensions={}
+  frequency = f32[32] power(bases, exponent)
+  two = f32[] constant(2)
+  twos = f32[32] broadcast(two), dimensions={}
+  doubled = f32[32] multiply(frequency, twos)
+  frequencies = f32[100,32] broadcast(doubled), dimensions={1}
+  scaled = f32[100,32] multiply(x, frequencies)
+  half = s32[] constant(16)
+  halves = s32[32] broadcast(half), dimensions={}
+  first = pred[32] compare(number, halves), direction=LT
+  mask = pred[100,32] broadcast(first), dimensions={1}
+  ROOT y = f32[100,32] select(mask, scaled, x)
+})");
+  ASSERT_TRUE(module) << module.error().to_string();
+  const Module result = folded(**module, 1);
+  EXPECT_EQ(count(result, Opcode::Power), 0) << print(result);
+  EXPECT_EQ(count(result, Opcode::Multiply), 1) << "the table is doubled already";
+  EXPECT_EQ(count(result, Opcode::Compare), 1) << "a mask is known by its iota";
+  EXPECT_EQ(count(result, Opcode::Iota), 1);
+}
+
+TEST(FoldConstants, PiecesOfIotasAreATable) {
+  const auto module = parse_module(R"(HloModule m
+ENTRY e {
+  x = u32[1000,2,2,2] parameter(0)
+  bit = u32[2] iota(), iota_dimension=0
+  low = u32[2,2,1] broadcast(bit), dimensions={1}
+  high = u32[2,2,1] broadcast(bit), dimensions={0}
+  corners = u32[2,2,2] concatenate(low, high), dimensions={2}
+  all = u32[1000,2,2,2] broadcast(corners), dimensions={1,2,3}
+  ROOT y = u32[1000,2,2,2] add(x, all)
+})");
+  ASSERT_TRUE(module) << module.error().to_string();
+  const Module result = folded(**module, 1);
+  EXPECT_EQ(count(result, Opcode::Concatenate), 0) << print(result);
+  EXPECT_EQ(count(result, Opcode::Constant), 1);
+}
+
 TEST(FoldConstants, RandomModulesComputeTheSame) {
   // Parameters become constants at random.
   for (uint64_t seed = 1; seed <= 200; ++seed) {
