@@ -11,8 +11,10 @@
 #include "emitters/kinds/plan.h"
 #include "emitters/kinds/product/product.h"
 #include "emitters/kinds/reduction_shape.h"
+#include "emitters/kinds/scatter/in_place_plan.h"
 #include "hlo/indexing/evaluations.h"
 #include "hlo/indexing/serial_terms.h"
+#include "hlo/inline_calls.h"
 #include "hlo/scan_window.h"
 
 namespace strata::emitters {
@@ -216,6 +218,40 @@ double vector_of_results(const PricedKernel& kernel) {
   return static_cast<double>(kVectorBytes) / widest;
 }
 
+/// What the atomic updates of a scatter take where the emitters would do it in place. Threads compute what they
+/// scatter meanwhile. 0 where rows are gathered, or updates of others replaced.
+double update_microseconds(const hlo::Module& module, const hlo::Computation& from, const Instruction& it,
+                           const Target& target) {
+  hlo::Computation alone;
+  alone.name = "scatter";
+  const auto parameter = [&](const hlo::Shape& shape) {
+    const auto id = static_cast<InstructionId>(alone.instructions.size());
+    const hlo::ParameterAttributes number{std::ssize(alone.parameters)};
+    alone.instructions.push_back({"p" + std::to_string(id), Opcode::Parameter, shape, {}, {}, number, {}});
+    alone.parameters.push_back(id);
+    return id;
+  };
+  const auto add = [&](Instruction copy, std::vector<InstructionId> operands) {
+    copy.operands = std::move(operands);
+    alone.instructions.push_back(std::move(copy));
+    return static_cast<InstructionId>(alone.instructions.size()) - 1;
+  };
+  std::vector<InstructionId> operands;
+  for (const InstructionId operand : it.operands) {
+    // One number everywhere is filled in, where an array is copied.
+    const Instruction& read = from[operand];
+    const bool fills = read.opcode == Opcode::Broadcast && from[read.operands[0]].opcode == Opcode::Constant;
+    operands.push_back(fills ? add(read, {add(from[read.operands[0]], {})}) : parameter(read.shape));
+  }
+  alone.root = add(it, operands);
+  const hlo::Module whole = hlo::extract_module(module, std::move(alone));
+  const Fusion fusion{whole, whole.entry, target, /*explained=*/false};
+  const Result<Plan> plan = choose_plan(fusion);
+  if (!plan || plan->decision.emitter != "scatter") return 0;
+  const Result<ScatterPlan> made = plan_in_place(fusion);
+  return made ? atomic_microseconds(*made, whole.entry_computation(), target) : 0;
+}
+
 /// Whether some long reduction would be serial whatever the plan: an emitter combines those of one shape
 /// (find_reductions) and leaves the others to single threads. Most pairs of groups with reductions of several shapes
 /// are refused for it.
@@ -231,7 +267,8 @@ bool has_reductions_apart(const hlo::Computation& computation) {
 
 }  // namespace
 
-PricedInstruction priced_instruction(const hlo::Module& module, hlo::ComputationId computation, InstructionId id) {
+PricedInstruction priced_instruction(const hlo::Module& module, hlo::ComputationId computation, InstructionId id,
+                                     const Target& target) {
   const hlo::Computation& from = module[computation];
   const Instruction& it = from[id];
   PricedInstruction priced;
@@ -247,6 +284,7 @@ PricedInstruction priced_instruction(const hlo::Module& module, hlo::Computation
   const bool moves = it.opcode == Opcode::Reshape || it.opcode == Opcode::Slice || it.opcode == Opcode::Broadcast;
   priced.turns = is_turn(from, it);
   priced.passes_on = hlo::is_elementwise(it.opcode) || moves;
+  if (it.opcode == Opcode::Scatter) priced.update_microseconds = update_microseconds(module, from, it, target);
   return priced;
 }
 
@@ -293,6 +331,7 @@ KernelWork kernel_work(const PricedKernel& kernel, const ComputedOnce& together)
   for (const InstructionId root : kernel.graph.roots) {
     const PricedInstruction& it = *kernel.instructions[static_cast<size_t>(root)];
     work.memory_bytes += it.bytes;
+    work.update_microseconds = std::max(work.update_microseconds, it.update_microseconds);
     if (!together.instructions.empty()) continue;
     const std::span<const InstructionId> operands = kernel.graph.operands_of(root);
     const InstructionId shared = it.counted.opcode == Opcode::Scatter ? operands.back() : root;
@@ -355,7 +394,7 @@ KernelWork kernel_work(const hlo::Module& module, const Target& target) {
   const auto count = static_cast<size_t>(computation.root) + 1;
   std::vector<PricedInstruction> priced;
   for (size_t i = 0; i < count; ++i)
-    priced.push_back(priced_instruction(module, module.entry, static_cast<InstructionId>(i)));
+    priced.push_back(priced_instruction(module, module.entry, static_cast<InstructionId>(i), target));
   PricedKernel kernel;
   for (size_t i = 0; i < count; ++i) kernel.add(priced[i], computation.instructions[i].operands);
   const Instruction& root = computation.root_instruction();
@@ -378,7 +417,8 @@ KernelTime time_of_work(const KernelWork& work, const Target& target) {
   time.thread = work.of_longest_thread * (rates.dependent_operation * 1e6);
   const bool refused = !work.repeated.empty() || work.serial || work.repeated_code > kMostRepeatedCode;
   time.all = refused ? std::numeric_limits<double>::infinity()
-                     : time.launch + std::max({time.memory, time.cache, time.operations, time.thread});
+                     : time.launch +
+                           std::max({time.memory, time.cache, time.operations, time.thread, work.update_microseconds});
   return time;
 }
 

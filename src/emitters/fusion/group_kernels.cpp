@@ -17,7 +17,11 @@ using hlo::Opcode;
 
 GroupKernels::GroupKernels(const hlo::Module& module, const std::vector<bool>& used,
                            const std::vector<bool>& everywhere, Ratings& ratings)
-    : module_(module), computation_(module.entry_computation()), used_(used), everywhere_(everywhere) {
+    : module_(module),
+      computation_(module.entry_computation()),
+      target_(ratings.target()),
+      used_(used),
+      everywhere_(everywhere) {
   const size_t count = computation_.instructions.size();
   for (size_t i = 0; i < count; ++i) {
     const Instruction& it = computation_.instructions[i];
@@ -265,7 +269,7 @@ InstructionId GroupKernels::add(const PricedInstruction& priced, std::span<const
 
 const PricedInstruction& GroupKernels::priced(InstructionId id) {
   std::optional<PricedInstruction>& known = priced_[static_cast<size_t>(id)];
-  if (!known) known = priced_instruction(module_, module_.entry, id);
+  if (!known) known = priced_instruction(module_, module_.entry, id, target_);
   return *known;
 }
 
@@ -275,7 +279,7 @@ const PricedInstruction& GroupKernels::priced_parameter(InstructionId id) {
     hlo::Module module;
     module.computations.push_back(
         {"", {{"", Opcode::Parameter, computation_[id].shape, {}, {}, hlo::ParameterAttributes{}, {}}}, {0}, 0});
-    known->second = priced_instruction(module, 0, 0);
+    known->second = priced_instruction(module, 0, 0, target_);
   }
   return known->second;
 }

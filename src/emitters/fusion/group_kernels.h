@@ -55,6 +55,7 @@ class GroupKernels {
 
   const hlo::Module& module_;
   const hlo::Computation& computation_;
+  const Target& target_;
   const std::vector<bool>& used_;
   const std::vector<bool>& everywhere_;
   /// Of instructions: Ratings::kind_of it, and of a parameter of its shape; kinds are without the places of slices of

@@ -40,8 +40,9 @@ struct KernelWork {
   double blocks = std::numeric_limits<double>::infinity();  ///< of reductions and scans, which may have few
   double operations = 0;                                    ///< of all threads
   double computing = 0;                                     ///< of these, all but loads and products
-  double of_longest_thread = 0;  ///< operations: its part of all, and at least what an element of a root takes
-  double repeated_code = 0;      ///< operations in the kernel's code beyond once for each instruction
+  double of_longest_thread = 0;    ///< operations: its part of all, and at least what an element of a root takes
+  double repeated_code = 0;        ///< operations in the kernel's code beyond once for each instruction
+  double update_microseconds = 0;  ///< of atomic updates of a scatter in place
   std::vector<indexing::RepeatedReduction> repeated;
   int64_t fills = 0;    ///< outputs that hold a value before, to which a reduction's blocks add theirs
   bool serial = false;  ///< long reductions, by one thread for each element, beside other operators
@@ -50,9 +51,10 @@ KernelWork kernel_work(const hlo::Module& module, const Target& target);
 
 /// Estimated time of a module's entry as one kernel: its bytes over the bandwidths of memory and cache, or its
 /// operations over the rate of arithmetic (of as many multiprocessors as have blocks), or those of the longest thread
-/// over the rate of one thread, whichever is most; and the launch. Infinite where long reductions are computed again,
-/// which emitters refuse, or by single threads: the reduction emitter takes them with fewer operators around them, or
-/// with none. Infinite too where so much code stands there again that warps wait for instructions.
+/// over the rate of one thread, or its atomic updates, whichever is most; and the launch. Infinite where long
+/// reductions are computed again, which emitters refuse, or by single threads: the reduction emitter takes them with
+/// fewer operators around them, or with none. Infinite too where so much code stands there again that warps wait for
+/// instructions.
 double estimated_microseconds(const hlo::Module& module, const Target& target);
 /// The same with what it is made of.
 KernelTime kernel_time(const hlo::Module& module, const Target& target);

@@ -14,16 +14,17 @@ namespace strata::emitters {
 /// What an instruction adds to a kernel's work: the same wherever it stands with operands of these shapes.
 struct PricedInstruction {
   indexing::CountedInstruction counted;
-  double operations = 0;     ///< of an element
-  double bytes = 0;          ///< of the whole value
-  double element_bytes = 0;  ///< of an element of an array
-  int widest = 0;            ///< bytes of an element of its widest array
-  bool spreads = false;      ///< elements beside each other in memory are the same
-  bool passes_on = false;    ///< if its elements beside each other are the same, so are those it reads
-  bool turns = false;        ///< a transpose: elements beside each other in memory lie apart in the operand
+  double operations = 0;           ///< of an element
+  double bytes = 0;                ///< of the whole value
+  double element_bytes = 0;        ///< of an element of an array
+  int widest = 0;                  ///< bytes of an element of its widest array
+  bool spreads = false;            ///< elements beside each other in memory are the same
+  bool passes_on = false;          ///< if its elements beside each other are the same, so are those it reads
+  bool turns = false;              ///< a transpose: elements beside each other in memory lie apart in the operand
+  double update_microseconds = 0;  ///< of a scatter in place: what its atomic updates take
 };
 PricedInstruction priced_instruction(const hlo::Module& module, hlo::ComputationId computation,
-                                     hlo::InstructionId instruction);
+                                     hlo::InstructionId instruction, const Target& target);
 
 /// The instructions of a kernel, operands before users: ids are places here.
 struct PricedKernel {

@@ -34,6 +34,8 @@ class Ratings {
  public:
   explicit Ratings(const Target& target) : target_(target) {}
 
+  const Target& target() const { return target_; }
+
   /// Of the module's entry as one kernel.
   KernelTime time(const hlo::Module& module);
 

@@ -185,6 +185,26 @@ double copy_microseconds(const Target& target, double bytes) {
   return kNode + 2e6 * bytes / target.rates.copy_bandwidth;
 }
 
+double atomic_microseconds(const ScatterPlan& plan, const hlo::Computation& computation, const Target& target) {
+  if (plan.write != Write::Atomic) return 0;
+  const hlo::Instruction& it = computation[plan.scatter];
+  const hlo::ElementType type = it.shape.type;
+  const int bytes = hlo::byte_width(type);
+  const auto all = static_cast<double>(it.shape.element_count()) * bytes;
+  const auto updates = static_cast<double>(computation[plan.updates].shape.element_count());
+  const double by_rate = updates / atomics_rate(target, plan.combiner, type, plan.vector);
+  // A sector that a warp updates takes as long for one word as for all: Rates::atomics was measured with full ones,
+  // of words of 4 bytes, of which narrow elements share one.
+  const double of_sector = std::min(1.0, static_cast<double>(run_of(plan, computation) * bytes) / kSectorBytes);
+  const double words = updates * std::min(1.0, bytes / 4.0);
+  const double by_sectors = words / (target.rates.atomics * of_sector);
+  // Updates of one sector come one after the other, in a cycle each at best.
+  const double sectors = std::max(all / kSectorBytes, 1.0);
+  const double of_each = updates / static_cast<double>(plan.vector) / sectors;
+  const double in_turn = of_each * target.rates.dependent_operation / kCyclesOfOperation;
+  return 1e6 * std::max({by_rate, by_sectors, in_turn});
+}
+
 double microseconds_in_place(const ScatterPlan& plan, const hlo::Computation& computation,
                              const Preparation& preparation, const Target& target) {
   const hlo::Instruction& it = computation[plan.scatter];
@@ -199,18 +219,7 @@ double microseconds_in_place(const ScatterPlan& plan, const hlo::Computation& co
   const bool copies = preparation.kind == Preparation::Kind::Copy;
   const double prepared = copies ? copy_microseconds(target, all) : all / bandwidth;
   double microseconds = (updates * bytes + changed + index_bytes) / bandwidth;
-  if (plan.write == Write::Atomic) {
-    microseconds = std::max(microseconds, 1e6 * updates / atomics_rate(target, plan.combiner, type, plan.vector));
-    // A sector that a warp updates takes as long for one word as for all: Rates::atomics was measured with full ones,
-    // of words of 4 bytes, of which narrow elements share one.
-    const double of_sector = std::min(1.0, static_cast<double>(run_of(plan, computation) * bytes) / kSectorBytes);
-    const double words = updates * std::min(1.0, bytes / 4.0);
-    microseconds = std::max(microseconds, 1e6 * words / (target.rates.atomics * of_sector));
-    // Updates of one sector come one after the other, in a cycle each at best.
-    const double sectors = std::max(all / kSectorBytes, 1.0);
-    const double of_each = updates / static_cast<double>(plan.vector) / sectors;
-    microseconds = std::max(microseconds, of_each * target.rates.dependent_operation * 1e6 / kCyclesOfOperation);
-  }
+  microseconds = std::max(microseconds, atomic_microseconds(plan, computation, target));
   // Nothing overlaps with a copy or a fill.
   return 2e6 * target.rates.kernel + prepared + microseconds;
 }

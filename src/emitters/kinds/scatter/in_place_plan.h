@@ -35,8 +35,11 @@ indexing::IndexingMap first_of_vectors(const indexing::IndexingMap& visits);
 /// What a copy of so many bytes takes before a kernel, without its launch.
 double copy_microseconds(const Target& target, double bytes);
 
-/// What the result holds before, the updates and the places that they change move; atomic updates take longer where
-/// they have no instructions or vectors, and where many go to few places.
+/// What atomic updates take, whatever else their kernel does meanwhile: longer where they have no instructions or
+/// vectors, and where many go to few places. 0 where none is atomic.
+double atomic_microseconds(const ScatterPlan& plan, const hlo::Computation& computation, const Target& target);
+
+/// What the result holds before, the updates and the places that they change move; atomic updates may take longer.
 double microseconds_in_place(const ScatterPlan& plan, const hlo::Computation& computation,
                              const Preparation& preparation, const Target& target);
 
