@@ -5,10 +5,12 @@
 #include <algorithm>
 
 #include "emitters/elemental/scalar_operators.h"
+#include "emitters/kinds/element_work.h"
 #include "emitters/kinds/plan.h"
 #include "emitters/kinds/reduction_kernel.h"
 #include "emitters/kinds/reduction_staging.h"
 #include "emitters/kinds/reduction_tiling.h"
+#include "hlo/indexing/evaluations.h"
 #include "hlo/indexing/operand_maps.h"
 #include "indexing/map_checks.h"
 
@@ -35,6 +37,35 @@ void consider_arrays(const Fusion& fusion, int64_t elements, ReductionLoad& load
   const hlo::Shape& root = computation.root_instruction().shape;
   consider(root);
   for (const hlo::Shape& one : root.elements) consider(one);
+}
+
+/// What an element of what is reduced takes, and a row.
+void consider_work(const Fusion& fusion, const ReductionHeroes& heroes, ReductionLoad& load) {
+  const hlo::Computation& computation = fusion.computation();
+  const indexing::CountedComputation counted(fusion.module, fusion.id);
+  const indexing::Evaluations evaluated = indexing::EvaluationCounts(counted.graph(), heroes.ids()).whole();
+  const auto rows = static_cast<double>(std::max<int64_t>(heroes.rows(), 1));
+  const double elements = rows * static_cast<double>(heroes.length());
+  const auto bytes_of = [](const hlo::Shape& shape) {
+    return shape.is_array() ? static_cast<double>(shape.element_count() * hlo::byte_width(shape.type)) : 0;
+  };
+  for (size_t i = 0; i < evaluated.size(); ++i) {
+    const hlo::Instruction& it = computation.instructions[i];
+    if (it.opcode == hlo::Opcode::Tuple) continue;
+    const bool is_parameter = it.opcode == hlo::Opcode::Parameter;
+    const double operations = is_parameter ? 1 : element_operations(computation, it);
+    if (is_parameter) load.moved_bytes += bytes_of(it.shape);
+    if (evaluated[i] * 2 < elements) {
+      load.row_operations += evaluated[i] / rows * operations;
+      continue;
+    }
+    (is_parameter ? load.loads : load.operations) += evaluated[i] / elements * operations;
+    if (is_parameter) load.load_bytes = std::max<int64_t>(load.load_bytes, hlo::byte_width(it.shape.type));
+  }
+  load.operations += static_cast<double>(heroes.heroes.size());  // combined with the others
+  const hlo::Shape& root = computation.root_instruction().shape;
+  load.moved_bytes += bytes_of(root);
+  for (const hlo::Shape& one : root.elements) load.moved_bytes += bytes_of(one);
 }
 
 /// What each output must hold if blocks share it, or nothing if they cannot.
@@ -150,6 +181,8 @@ Result<Plan> plan_reduction(const Fusion& fusion) {
     load.kept_bytes += bytes;
     load.kept_registers += std::max<int64_t>(bytes / 4, 1);
   }
+  constexpr int64_t kLongestShort = 32 * 8;  // a vector a lane of a warp
+  if (heroes.groups.back().reduced && heroes.groups.back().size <= kLongestShort) consider_work(fusion, heroes, load);
   ReductionTiling chosen = choose_reduction_tiling(heroes, load, fusion.target);
   chosen.tiled.all_want_results = load.rereads;
   const TiledReduction& tiled = chosen.tiled;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <numeric>
 #include <optional>
 #include <tuple>
@@ -114,8 +115,11 @@ class Choice {
     // A row of 3, no longer than a vector of 4, is one thread's, too: of four lanes one would be idle, and all would
     // exchange what they have and compute what comes of the sum.
     const bool is_alone = last > 0 && groups_[last].size <= most_vector();
-    tiling_.threads[last] = is_alone ? 1 : power_above(ceil_div(groups_[last].size, vector()));
-    tiling_.unroll[last] = is_alone ? groups_[last].size / vector() : 1;
+    const int64_t vectors = ceil_div(groups_[last].size, vector());
+    tiling_.threads[last] = is_alone                           ? 1
+                            : last == 0 || outer_reduced() > 1 ? power_above(vectors)
+                                                               : lanes_of_row(vectors);
+    tiling_.unroll[last] = ceil_div(vectors, tiling_.threads[last]);
     int64_t rows = std::max<int64_t>(kThreads / tiling_.threads[last], 1);
     if (last > 0) {
       while (rows * tiling_.threads[last] > kWarpSize && !enough_blocks(ceil_div(rows_, rows))) rows /= 2;
@@ -134,6 +138,50 @@ class Choice {
            is_alone ? fmt::format("a row of {} is no more than a thread reads at once", groups_[last].size)
                     : fmt::format("a row of {} is at most a vector of {} for each lane of a warp", groups_[last].size,
                                   vector()));
+  }
+
+  /// The lanes that share a row of so many vectors. With one for each vector, lanes without any are idle, sums take
+  /// most shuffles, and all lanes wait while what comes of a sum is computed; with fewer, loads of neighbouring rows
+  /// lie apart. Of equal times most lanes, which have most loads on their way.
+  int64_t lanes_of_row(int64_t vectors) const {
+    constexpr int64_t kMostRepeated = 8;  // vectors of a lane: loops that disappear
+    int64_t best = power_above(vectors);
+    double least = row_cycles(vectors, best);
+    for (int64_t lanes = best / 2; lanes > 0 && ceil_div(vectors, lanes) <= kMostRepeated; lanes /= 2) {
+      const double cycles = row_cycles(vectors, lanes);
+      if (cycles >= least) continue;
+      least = cycles;
+      best = lanes;
+    }
+    return best;
+  }
+
+  /// Cycles that a row takes a multiprocessor: what takes longest of memory, instructions, and the nearest cache.
+  double row_cycles(int64_t vectors, int64_t lanes) const {
+    constexpr double kLanesOfCycle = 128;  // four warps begin an instruction
+    constexpr double kLineBytes = 128;     // of the nearest cache, which gives as many in a cycle
+    constexpr double kLinesOfCycle = 4;    // of which these are
+    const Rates& rates = target_.rates;
+    const double cycles = rates.scalar_rate / 2 / kLanesOfCycle;  // of all multiprocessors in a second
+    const auto rows = static_cast<double>(rows_), each = static_cast<double>(lanes);
+    const double memory = load_.moved_bytes / rows / rates.memory_bandwidth * cycles;
+
+    const auto steps = static_cast<double>(ceil_div(vectors, lanes));
+    const double exchanged = 2 * std::log2(each) * static_cast<double>(heroes_.size());  // a shuffle, and combining
+    const double of_lane =
+        steps * (load_.operations * static_cast<double>(vector()) + load_.loads) + exchanged + load_.row_operations;
+    // Of so many threads some issue an instruction in each cycle.
+    const double idle = std::max(rates.dependent_operation * rates.scalar_rate / (rows * each), 1.0);
+    const double instructions = of_lane * each / kLanesOfCycle * idle;
+
+    const auto vector_bytes = static_cast<double>(vector() * load_.load_bytes);
+    double loading = 0;  // of one array
+    for (int64_t first = 0; first < vectors; first += lanes) {
+      const double run = static_cast<double>(std::min(lanes, vectors - first)) * vector_bytes;
+      const double lines = 1 + (run - vector_bytes) / kLineBytes;
+      loading += std::max({run / kLineBytes, lines / kLinesOfCycle, each / kWarpSize});
+    }
+    return std::max({memory, instructions, loading * load_.loads});
   }
 
   /// Of rows of several short pieces, as many as `rows` in a block: where these are too few for all threads of the GPU,

@@ -19,6 +19,12 @@ struct ReductionLoad {
   int64_t kept_registers = 0;  ///< that these take, of 32 bits
   bool may_split = false;      ///< several blocks may share an output
   bool one_slot = false;       ///< a thread may accumulate one output only: of complex numbers there are no vectors
+  // Of short rows, which may be computed longer than they are on their way.
+  double operations = 0;      ///< of an element of what is reduced, but loads
+  double loads = 0;           ///< that an element needs, of arrays that caches may have
+  int64_t load_bytes = 1;     ///< of the widest of them
+  double row_operations = 0;  ///< of what is computed once a row
+  double moved_bytes = 0;     ///< of all arrays
 };
 
 struct ReductionTiling {
@@ -38,11 +44,11 @@ int64_t most_kept_row(const Target& target);
 ColumnPart most_column_part(int64_t columns, int64_t vector, int64_t element_bytes);
 
 /// Rows where the innermost dimension in memory is reduced: several rows a warp where a row is at most a vector a lane,
-/// else warps along a row. Columns where it is kept: lanes along it, warps along the reduced one. All accesses are as
-/// wide as 16 bytes where sizes allow it; threads of a block times elements in flight cover the latency of memory;
-/// blocks share outputs where else too few would run. Long rows that are gone through again are kept in registers as
-/// far as these reach, the rest in shared memory: two blocks a multiprocessor where that is possible, with as many
-/// threads as then can have all of their row.
+/// with fewer lanes and more vectors each where a row takes less time so, else warps along a row. Columns where it is
+/// kept: lanes along it, warps along the reduced one. All accesses are as wide as 16 bytes where sizes allow it;
+/// threads of a block times elements in flight cover the latency of memory; blocks share outputs where else too few
+/// would run. Long rows that are gone through again are kept in registers as far as these reach, the rest in shared
+/// memory: two blocks a multiprocessor where that is possible, with as many threads as then can have all of their row.
 /// Of rows of several short pieces threads share the pieces, where rows are too few for all threads of the GPU.
 ReductionTiling choose_reduction_tiling(const ReductionHeroes& heroes, const ReductionLoad& load, const Target& target);
 
