@@ -4,9 +4,25 @@
 
 #include "emitters/elemental/function_emitter.h"
 #include "emitters/elemental/types.h"
+#include "indexing/expr_range.h"
 #include "indexing/simplify.h"
 
 namespace strata::emitters {
+namespace {
+
+/// Which part of the points of a map's domain satisfies all of these, about.
+double share_of(const indexing::IndexingMap& map, const std::vector<indexing::Constraint>& tests) {
+  indexing::ExprRange ranges(map);
+  double share = 1;
+  for (const indexing::Constraint& test : tests) {
+    const indexing::Interval possible = ranges(test.expr);
+    const indexing::Interval kept = intersect(possible, test.bounds);
+    share *= kept.empty() ? 0 : static_cast<double>(kept.size()) / static_cast<double>(possible.size());
+  }
+  return share;
+}
+
+}  // namespace
 
 using hlo::InstructionId;
 using indexing::IndexingMap;
@@ -29,6 +45,7 @@ Result<Value> FunctionEmitter::guarded(InstructionId instruction, const Indexing
   STRATA_TRY(const MapValues values, variables(tested, {}));
   const Value condition = constraints_hold(builder_, tested, tests, values);
   auto branches = builder_.create<mlir::scf::IfOp>(mlir::TypeRange(type), condition, /*withElse=*/true);
+  branches->setAttr("strata.share", builder_.getF64FloatAttr(share_of(tested, tests)));
   const auto emit = [&](mlir::Region& region, const Branch& branch) -> Result<void> {
     mlir::OpBuilder::InsertionGuard guard(builder_);
     builder_.setInsertionPointToStart(&region.front());

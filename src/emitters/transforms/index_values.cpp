@@ -205,6 +205,12 @@ Value apply_expr(mlir::OpBuilder& builder, mlir::Location location, const Indexi
   return materialize(builder, location, std::move(result));
 }
 
+void forget_conditions(ApplyIndexingOp apply) {
+  IndexingMap map = apply.indexing_map();
+  for (size_t i = 0; i < map.dims.size(); ++i) map.dims[i] = value_range(apply.getDims()[static_cast<unsigned>(i)]);
+  apply.setMapAttr(MapAttr::get(apply.getContext(), map));
+}
+
 int64_t count_operations(mlir::Region& region) {
   int64_t count = 0;
   region.walk([&](mlir::Operation*) { ++count; });

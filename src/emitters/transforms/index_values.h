@@ -8,6 +8,8 @@
 
 namespace strata::emitters {
 
+class ApplyIndexingOp;
+
 /// An interval that contains every value the index takes: from `strata.range` on arguments of functions, bounds of
 /// loops, maps, clamps and the arithmetic between them. kEverything if nothing is known.
 indexing::Interval value_range(mlir::Value value);
@@ -38,6 +40,10 @@ mlir::Value materialize(mlir::OpBuilder& builder, mlir::Location location, Index
 /// The value of an expression over the dimensions and range variables of a map, at these values.
 mlir::Value apply_expr(mlir::OpBuilder& builder, mlir::Location location, const indexing::IndexingMap& map,
                        const indexing::Expr& expr, mlir::ValueRange dims, mlir::ValueRange ranges);
+
+/// For an index computation that moves out of a branch: its map has the ranges of its operands that are known outside,
+/// not those that the branch's condition established.
+void forget_conditions(ApplyIndexingOp apply);
 
 /// Operations in a region, nested ones too.
 int64_t count_operations(mlir::Region& region);

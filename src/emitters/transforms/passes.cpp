@@ -25,6 +25,7 @@ constexpr PassEntry kPasses[] = {
     {"strata-vectorize", "Loads and stores over a vector variable become vectors", vectorize},
     {"strata-unroll", "Loops of few iterations disappear", unroll},
     {"strata-lower-shuffles", "shuffle_reduce becomes shuffles and calls of the combiner", lower_shuffles},
+    {"strata-flatten-branches", "Branches that take longer than both of their sides become selects", flatten_branches},
     {"strata-lower-tensors", "Tensors become pointers", lower_tensors},
     {"strata-lower-indexing", "apply_indexing becomes arithmetic on integers", lower_indexing},
     {"strata-expand-floats", "Functions and conversions without instructions become calls", expand_floats},

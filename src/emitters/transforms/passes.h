@@ -34,6 +34,7 @@ mlir::LogicalResult hoist_loops(mlir::ModuleOp module, const LoweringOptions& op
 mlir::LogicalResult vectorize(mlir::ModuleOp module, const LoweringOptions& options);
 mlir::LogicalResult unroll(mlir::ModuleOp module, const LoweringOptions& options);
 mlir::LogicalResult lower_shuffles(mlir::ModuleOp module, const LoweringOptions& options);
+mlir::LogicalResult flatten_branches(mlir::ModuleOp module, const LoweringOptions& options);
 mlir::LogicalResult lower_tensors(mlir::ModuleOp module, const LoweringOptions& options);
 mlir::LogicalResult lower_indexing(mlir::ModuleOp module, const LoweringOptions& options);
 mlir::LogicalResult expand_floats(mlir::ModuleOp module, const LoweringOptions& options);

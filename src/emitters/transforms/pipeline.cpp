@@ -36,11 +36,11 @@ class Diagnostics {
 constexpr PassFunction kClearUp = nullptr;
 // Loops make new index computations, and shuffles and shared memory too: so some passes run more than once.
 constexpr PassFunction kSteps[] = {
-    kClearUp,      inline_functions,  kClearUp,          simplify_indexing, kClearUp,          split_loops,
-    lower_loops,   kClearUp,          simplify_indexing, kClearUp,          hoist_loops,       vectorize,
-    unroll,        kClearUp,          lower_shuffles,    inline_functions,  simplify_indexing, kClearUp,
-    lower_tensors, simplify_indexing, kClearUp,          lower_indexing,    kClearUp,          expand_floats,
-    kClearUp,      to_llvm,
+    kClearUp,         inline_functions, kClearUp,          simplify_indexing, kClearUp,          split_loops,
+    lower_loops,      kClearUp,         simplify_indexing, kClearUp,          hoist_loops,       vectorize,
+    unroll,           kClearUp,         lower_shuffles,    inline_functions,  simplify_indexing, kClearUp,
+    flatten_branches, kClearUp,         lower_tensors,     simplify_indexing, kClearUp,          lower_indexing,
+    kClearUp,         expand_floats,    kClearUp,          to_llvm,
 };
 
 /// Without the prefix that tells them from MLIR's own in strata-opt.

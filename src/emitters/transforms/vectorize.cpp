@@ -311,7 +311,9 @@ void hoist_indices(scf::ForOp loop) {
         if (!condition && !llvm::isa<ApplyIndexingOp>(op) && !op.hasTrait<mlir::OpTrait::ConstantLike>()) continue;
         const bool outside = llvm::none_of(
             op.getOperands(), [&](Value operand) { return region->isAncestor(operand.getParentRegion()); });
-        if (outside) op.moveBefore(branch);
+        if (!outside) continue;
+        op.moveBefore(branch);
+        if (auto apply = llvm::dyn_cast<ApplyIndexingOp>(op)) forget_conditions(apply);
       }
     }
   }
