@@ -55,6 +55,32 @@ ENTRY e {{
   EXPECT_GT(operations("size=3x3 pad=1_1x1_1 lhs_dilate=2x2", 1023), 8.9 * sine);
 }
 
+/// Atomic updates take their time whatever else the threads do: what is added up in place is computed meanwhile, though
+/// that is done twice for windows of two.
+TEST(Fusion, ScattersInPlaceComputeTheirUpdates) {
+  const auto module = hlo::parse_module(R"(HloModule m
+sum { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }
+ENTRY e {
+  x = f32[1000000] parameter(0)
+  places = s32[1000000] parameter(1)
+  zero = f32[] constant(0)
+  zeros = f32[20000,2] broadcast(zero), dimensions={}
+  a = f32[1000000] sine(x)
+  b = f32[1000000] cosine(a)
+  c = f32[1000000] sine(b)
+  d = f32[1000000] cosine(c)
+  f = f32[1000000] sine(d)
+  g = f32[1000000] cosine(f)
+  pairs = f32[1000000,2] broadcast(g), dimensions={0}
+  ROOT s = f32[20000,2] scatter(zeros, places, pairs), update_window_dims={1}, inserted_window_dims={0},
+      scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=sum
+})");
+  ASSERT_TRUE(module) << module.error().to_string();
+  const KernelWork work = kernel_work(**module, default_target());
+  EXPECT_GT(work.update_microseconds, 15);
+  EXPECT_EQ(fuse(**module, default_target()).size(), 1U);
+}
+
 /// The sums of three terms are no kernel of their own, though they read more than the reduction of rows.
 TEST(Fusion, ShortReductionsJoinLongOnesThatReadLess) {
   const auto module = hlo::parse_module(R"(HloModule m
