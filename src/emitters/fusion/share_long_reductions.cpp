@@ -73,11 +73,11 @@ class Sharing : PartsRewriter {
       changed = false;
       for (const InstructionId id : candidates) {
         if (cuts_.contains(id)) continue;
-        const auto beside = std::find_if(cuts_.begin(), cuts_.end(), [&](const auto& other) {
-          return read_the_same(from_[id], from_[other.first]) &&
-                 (atomic_too_ || !is_atomic(from_[id]) || are_independent(id, other.first));
-        });
+        const auto reads_with = [&](const auto& other) { return read_the_same(from_[id], from_[other.first]); };
+        const auto beside = std::ranges::find_if(cuts_, reads_with);
         if (beside == cuts_.end()) continue;
+        const auto waits = [&](const auto& other) { return reads_with(other) && !are_independent(id, other.first); };
+        if (!atomic_too_ && is_atomic(from_[id]) && std::ranges::any_of(cuts_, waits)) continue;
         choose(id, beside->second);
         changed = true;
       }
