@@ -82,7 +82,7 @@ TEST(ShortRows, AreAsTheInterpreterHasThem) {
     const std::string unroll = text.substr(at, text.find(' ', at + 7) - at);
     several += text.find("multi-row") != std::string::npos && unroll.back() != '1' ? 1 : 0;
   }
-  EXPECT_GT(several, 5);
+  EXPECT_GE(several, 3) << "most rows have a lane for each vector";
 }
 
 /// What is read once from memory has a lane for each vector, as before: most loads are on their way so.
