@@ -211,7 +211,7 @@ std::vector<bool> overwritten_leaves(const ProgramPart& part, InstructionId loop
   for (size_t leaf = 0; leaf < overwritten.size(); ++leaf) {
     const auto number = static_cast<int64_t>(leaf);
     const InstructionId first = hlo::source_of(from, from[loop].operands[0], number).first;
-    overwritten[leaf] = from[first].opcode != Opcode::Parameter && rows->written(number).has_value();
+    overwritten[leaf] = from[first].opcode != Opcode::Parameter && rows->fills(number);
   }
   return overwritten;
 }

@@ -17,7 +17,7 @@ std::optional<hlo::InstructionId> loop_of(const ProgramPart& part);
 hlo::Module body_of(const ProgramPart& part, const hlo::Instruction& loop, LoopStep& step);
 
 /// By leaf of the state: whether the loop needs no first value of it, which is no parameter of the part: its
-/// iterations, which are counted, write each row of it once and read none (hlo::LoopRows). What a scan stacks is that.
+/// iterations, which are counted, write all of it and read nothing (hlo::LoopRows). What a scan stacks is that.
 std::vector<bool> overwritten_leaves(const ProgramPart& part, hlo::InstructionId loop, const LoopStep& step);
 
 /// Whether steps that give the same in each iteration are worth being done before the loop: it may run twice.

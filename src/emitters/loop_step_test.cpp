@@ -353,6 +353,71 @@ TEST(LoopStep, WhatIsWrittenWholeHasNoFirstValue) {
   }
 }
 
+/// n iterations write `part` of a counter, as ones times that, into `all` at `places`, which are computed `before`.
+std::string pieces(int64_t n, const std::string& all, const std::string& part, const std::string& before,
+                   const std::string& places) {
+  return fmt::format(R"(HloModule pieces
+condition {{
+  s = (s32[], f32[{1}]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant({0})
+  ROOT c = pred[] compare(i, n), direction=LT
+}}
+body {{
+  s = (s32[], f32[{1}]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  all = f32[{1}] get-tuple-element(s), index=1
+  zero = s32[] constant(0)
+  one = s32[] constant(1)
+  two = s32[] constant(2)
+  last = s32[] constant(7)
+  {3}
+  number = f32[] convert(i)
+  part = f32[{2}] broadcast(number), dimensions={{}}
+  next = f32[{1}] dynamic-update-slice(all, part, {4})
+  j = s32[] add(i, one)
+  ROOT r = (s32[], f32[{1}]) tuple(j, next)
+}}
+ENTRY e {{
+  x = f32[] parameter(0)
+  all = f32[{1}] broadcast(x), dimensions={{}}
+  i = s32[] constant(0)
+  s = (s32[], f32[{1}]) tuple(i, all)
+  ROOT w = (s32[], f32[{1}]) while(s), condition=condition, body=body
+}}
+)",
+                     n, all, part, before, places);
+}
+
+TEST(LoopStep, WhatIsWrittenInPartsHasNoFirstValue) {
+  struct Case {
+    int64_t n;
+    const char *all, *part, *before, *places;
+    bool whole;
+  };
+  const char* doubled = "at = s32[] multiply(two, i)";
+  const char* reversed = "at = s32[] subtract(last, i)";
+  const char* one_off = "at = s32[] subtract(i, one)";
+  for (const Case& one : {
+           Case{8, "8", "1", "", "i", true},                   // scalars
+           Case{8, "3,8", "3,1", "", "zero, i", true},         // columns
+           Case{8, "3,8", "3,1", reversed, "last, at", true},  // which begin at 0 wherever they are said to
+           Case{8, "16,3", "2,3", doubled, "at, zero", true},  // two rows each
+           Case{8, "5,16,3", "5,2,3", doubled, "zero, at, zero", true},
+           Case{8, "16,3", "2,3", "", "i, zero", false},        // which overlap
+           Case{8, "17,3", "2,3", doubled, "at, zero", false},  // the last row stays
+           Case{7, "16,3", "2,3", doubled, "at, zero", false},
+           Case{8, "8,3", "1,3", one_off, "at, zero", false},  // the first row is written twice
+           Case{8, "8,3", "1,2", "", "i, zero", false},        // and columns stay
+           Case{8, "8,8", "1,1", "", "i, i", false},
+       }) {
+    const std::string text = pieces(one.n, one.all, one.part, one.before, one.places);
+    const auto loop = checked_loop(text);
+    ASSERT_NE(loop, nullptr);
+    EXPECT_EQ(loop->leaves[1].initial == loop->leaves[1].result, one.whole) << text;
+  }
+}
+
 TEST(LoopStep, ARowThatIsPutTogetherIsWrittenInPlace) {
   // What has blocks for each operand of the concatenation would write all rows.
   std::string text = layer("negate(sum)");

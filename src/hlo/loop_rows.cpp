@@ -1,6 +1,7 @@
 #include "hlo/loop_rows.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "hlo/literal.h"
 
@@ -105,6 +106,16 @@ std::optional<LoopRows::Affine> LoopRows::affine_number(InstructionId id) const 
       const int64_t sign = it.opcode == Opcode::Add ? 1 : -1;
       return Affine{a->first + sign * b->first, a->slope + sign * b->slope};
     }
+    case Opcode::Multiply: {
+      auto a = affine(it.operands[0]), b = affine(it.operands[1]);
+      if (!a || !b || (a->slope != 0 && b->slope != 0)) return std::nullopt;
+      if (b->slope != 0) std::swap(a, b);
+      // Larger ones are no indices, and their products may have no 64 bits.
+      const auto all_small = [](const auto&... numbers) { return (hlo::fits(numbers, ElementType::S32) && ...); };
+      if (!all_small(a->first, a->slope, b->first)) return std::nullopt;
+      const Affine product{a->first * b->first, a->slope * b->first};
+      return all_small(product.first, product.slope) ? std::optional(product) : std::nullopt;
+    }
     case Opcode::Select: {
       // Of indices that count from the end where they are negative: these never are, or always.
       const Instruction& compare = (*body_)[it.operands[0]];
@@ -123,9 +134,10 @@ std::optional<LoopRows::Affine> LoopRows::affine_number(InstructionId id) const 
   }
 }
 
-bool LoopRows::covers(const Affine& at, int64_t rows) const {
-  if (count() != rows) return false;
-  return (at.slope == 1 && at.first == 0) || (at.slope == -1 && at.first == rows - 1) || (rows == 1 && at.first == 0);
+bool LoopRows::covers(const Affine& at, int64_t rows, int64_t size) const {
+  if (count() * size != rows) return false;
+  return (at.slope == size && at.first == 0) || (at.slope == -size && at.first == rows - size) ||
+         (rows == size && at.first == 0);
 }
 
 std::optional<LoopRows::Row> LoopRows::row(InstructionId id) const {
@@ -148,12 +160,27 @@ std::optional<LoopRows::Row> LoopRows::row(InstructionId id) const {
   return Row{*leaf, *at, slice.operands[1]};
 }
 
-std::optional<LoopRows::Written> LoopRows::written(int64_t leaf) const {
+const Instruction* LoopRows::update_of(int64_t leaf) const {
   const InstructionId next = body_->root_instruction().operands[static_cast<size_t>(leaf)];
-  const Instruction& update = (*body_)[next];
-  if (update.opcode != Opcode::DynamicUpdateSlice || uses(next) != 1 || leaf_of(update.operands[0]) != leaf ||
-      !is_read_once(leaf))
-    return std::nullopt;
+  const Instruction& it = (*body_)[next];
+  const bool updates = it.opcode == Opcode::DynamicUpdateSlice && uses(next) == 1 && leaf_of(it.operands[0]) == leaf;
+  return updates && is_read_once(leaf) ? &it : nullptr;
+}
+
+bool LoopRows::fills(int64_t leaf) const {
+  const Instruction* update = update_of(leaf);
+  if (update == nullptr) return false;
+  const std::vector<int64_t>&all = update->shape.dims, &part = body_->operand_shape(*update, 1).dims;
+  const auto cut = std::ranges::mismatch(all, part);
+  if (cut.in1 == all.end()) return true;
+  if (!std::equal(cut.in1 + 1, all.end(), cut.in2 + 1)) return false;
+  const std::optional<Affine> at = affine(update->operands[static_cast<size_t>(2 + (cut.in1 - all.begin()))]);
+  return at && covers(*at, *cut.in1, *cut.in2);
+}
+
+std::optional<LoopRows::Written> LoopRows::written(int64_t leaf) const {
+  if (update_of(leaf) == nullptr) return std::nullopt;
+  const Instruction& update = *update_of(leaf);
   const std::optional<Affine> at = affine(update.operands[2]);
   if (!at || update.shape.rank() < 2 || !covers(*at, update.shape.dims[0])) return std::nullopt;
   Written found{update.operands[1], *at, update.operands[2]};

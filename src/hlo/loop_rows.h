@@ -55,9 +55,12 @@ class LoopRows {
   /// The leaf of the state that an instruction of the body is.
   std::optional<int64_t> leaf_of(InstructionId id) const;
   std::optional<Affine> affine(InstructionId id) const;
-  /// Whether the index goes through all rows of so many once.
-  bool covers(const Affine& at, int64_t rows) const;
+  /// Whether parts of `size` rows that begin at the index are all of so many rows, each once.
+  bool covers(const Affine& at, int64_t rows, int64_t size = 1) const;
   std::optional<Row> row(InstructionId id) const;
+  /// Whether the loop writes all of an array of the state, which nothing in the body reads: each iteration another part
+  /// along some dimension, or the whole.
+  bool fills(int64_t leaf) const;
   std::optional<Written> written(int64_t leaf) const;
   std::optional<Sum> sum(int64_t leaf) const;
   /// Whether it is computed of constants and of arrays that stay as they are, by a few operators that move or convert.
@@ -71,6 +74,8 @@ class LoopRows {
   std::optional<Affine> affine_number(InstructionId id) const;
   LoopRows(const Module& module, const Computation& body, CountedLoop counted);
   bool is_read_once(int64_t leaf) const;
+  /// The dynamic-update-slice that makes an array of the state, and alone reads it; null if none does.
+  const Instruction* update_of(int64_t leaf) const;
 
   const Module* module_;
   const Computation* body_;

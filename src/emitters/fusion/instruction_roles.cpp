@@ -75,6 +75,26 @@ std::vector<bool> known_values(const Computation& computation) {
   return known;
 }
 
+std::vector<bool> used_values(const Computation& computation) {
+  std::vector<bool> used(computation.instructions.size(), false);
+  const auto use = [&](InstructionId id) {
+    used[static_cast<size_t>(id)] = true;
+    for (int64_t leaf = 0; leaf < hlo::leaf_count(computation[id].shape); ++leaf)
+      used[static_cast<size_t>(hlo::source_of(computation, id, leaf).first)] = true;
+  };
+  use(computation.root);
+  for (InstructionId id = computation.root; id >= 0; --id) {
+    if (!used[static_cast<size_t>(id)]) continue;
+    const Instruction& it = computation[id];
+    const bool passes_on = it.opcode == Opcode::Tuple || it.opcode == Opcode::GetTupleElement;
+    for (const InstructionId operand : it.operands) {
+      if (!passes_on) use(operand);
+      if (is_name(computation[operand].opcode)) used[static_cast<size_t>(operand)] = true;
+    }
+  }
+  return used;
+}
+
 std::vector<bool> free_reshapes(const Computation& computation) {
   const size_t count = computation.instructions.size();
   std::vector<bool> free(count, false);

@@ -22,6 +22,9 @@ bool keeps_places(const hlo::Instruction& it);
 /// Of each instruction whether its value is known beforehand and costs nothing to have again.
 std::vector<bool> known_values(const hlo::Computation& computation);
 
+/// Of each instruction whether the root needs it. Of what a tuple names only what somebody reads is.
+std::vector<bool> used_values(const hlo::Computation& computation);
+
 /// Of each instruction whether it is a reshape of a parameter that moves nothing, and whose readers all take it as an
 /// index: each has it again, and none waits for a copy.
 std::vector<bool> free_reshapes(const hlo::Computation& computation);

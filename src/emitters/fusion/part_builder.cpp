@@ -126,6 +126,8 @@ class PartBuilder {
       const auto [source, first] = hlo::source_of(from_, id, 0);
       if (!group_.contains(source) && !everywhere_[static_cast<size_t>(source)])
         return from_outside(source, first, it.shape);
+      // Not the whole tuple, of which nobody may compute the other elements.
+      if (it.shape.is_array() && source != id) return leaf(clone(source), first);
       return element_of(clone(it.operands[0]), static_cast<size_t>(it.as<hlo::TupleIndexAttributes>().index));
     }
     if (!group_.contains(id) && !everywhere_[static_cast<size_t>(id)]) return from_outside(id, 0, it.shape);

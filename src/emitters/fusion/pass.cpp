@@ -163,12 +163,7 @@ class Fuser {
     for (size_t i = 0; i < known_.size(); ++i) {
       if (is_name(computation_.instructions[i].opcode) || reshaped[i]) everywhere_[i] = true;
     }
-    used_.assign(computation_.instructions.size(), false);
-    used_[static_cast<size_t>(computation_.root)] = true;
-    for (InstructionId id = computation_.root; id >= 0; --id) {
-      if (!used_[static_cast<size_t>(id)]) continue;
-      for (const InstructionId operand : computation_[id].operands) used_[static_cast<size_t>(operand)] = true;
-    }
+    used_ = used_values(computation_);
     kernels_.emplace(module_, used_, everywhere_, ratings_);
     users_.resize(computation_.instructions.size());
     reads_.resize(computation_.instructions.size());

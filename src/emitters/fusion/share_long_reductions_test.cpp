@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <set>
 #include <tuple>
 
 #include "emitters/fusion/parts_rewriter.h"
@@ -252,6 +253,50 @@ TEST(ShareLongReductions, AtomicOnesBesideOthersReadTheSameOnce) {
     ASSERT_TRUE(run) << run.error().to_string();
     EXPECT_EQ(hlo::difference(*run, *expected, 512).value_or(""), "");
   }
+}
+
+/// The second largest element: of the place's reduction the largest one, which is there beside it, is read by nobody.
+TEST(ShareLongReductions, WhatNobodyReadsOfSeveralResultsIsNotComputed) {
+  const auto module = hlo::parse_module(R"(HloModule m
+max { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] maximum(a, b) }
+place { a = f32[] parameter(0)  i = s32[] parameter(1)  b = f32[] parameter(2)  j = s32[] parameter(3)
+  g = pred[] compare(a, b), direction=GT  e = pred[] compare(a, b), direction=EQ
+  l = pred[] compare(i, j), direction=LT  t = pred[] and(e, l)  f = pred[] or(g, t)
+  c = f32[] select(f, a, b)  k = s32[] select(f, i, j)  ROOT r = (f32[], s32[]) tuple(c, k) }
+ENTRY e {
+  x = f32[120000] parameter(0)
+  least = f32[] constant(-inf)
+  first = s32[] constant(0)
+  i = s32[120000] iota(), iota_dimension=0
+  m = f32[] reduce(x, least), dimensions={0}, to_apply=max
+  p = (f32[], s32[]) reduce(x, i, least, first), dimensions={0}, to_apply=place
+  k = s32[] get-tuple-element(p), index=1
+  at = s32[120000] broadcast(k), dimensions={}
+  is = pred[120000] compare(i, at), direction=EQ
+  leasts = f32[120000] broadcast(least), dimensions={}
+  y = f32[120000] select(is, leasts, x)
+  second = f32[] reduce(y, least), dimensions={0}, to_apply=max
+  ROOT t = (f32[], f32[]) tuple(m, second)
+})");
+  ASSERT_TRUE(module) << module.error().to_string();
+  const auto program = emit_program(**module);
+  ASSERT_TRUE(program) << program.error().to_string();
+  std::set<int> read(program->results.begin(), program->results.end());
+  for (const ProgramStep& step : program->steps) read.insert(step.inputs.begin(), step.inputs.end());
+  bool shares = false;
+  for (const ProgramStep& step : program->steps) {
+    for (const int output : step.outputs) {
+      const ProgramBuffer& buffer = program->buffers[static_cast<size_t>(output)];
+      shares = shares || (buffer.shape.rank() == 1 && buffer.shape.type == hlo::ElementType::S32);
+      EXPECT_TRUE(read.contains(output)) << hlo::to_string(buffer.shape);
+    }
+  }
+  EXPECT_TRUE(shares) << "places of parts";
+  const auto arguments = hlo::typical_arguments((*module)->entry_computation(), 7);
+  const auto expected = hlo::evaluate(**module, arguments);
+  const auto actual = run_on_cpu(*program, arguments);
+  ASSERT_TRUE(expected && actual);
+  EXPECT_EQ(hlo::difference(*actual, *expected, 4).value_or(""), "");
 }
 
 TEST(ShareLongReductions, LastPartsAreHardlyShorter) {
