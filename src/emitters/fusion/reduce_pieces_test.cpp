@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 
+#include "emitters/library/calls.h"
 #include "emitters/program.h"
 #include "hlo/compare.h"
 #include "hlo/evaluate.h"
@@ -126,6 +127,27 @@ TEST(ReducePieces, RaveledTreesAreLeaves) {
     if (it.opcode == hlo::Opcode::Reduce) reduced.push_back(entry.operand_shape(it, 0).dims);
   }
   EXPECT_EQ(reduced, (std::vector<Dimensions>{{7, 30}, {11}})) << "a leaf keeps its shape";
+}
+
+/// A product of two vectors is a reduction of their products, as libraries' preparation writes it.
+TEST(ReducePieces, ProductsOfRaveledTreesAreLeaves) {
+  const auto module = hlo::parse_module(R"(HloModule m
+ENTRY e {
+  g0 = f32[7,30] parameter(0)
+  g1 = f32[11] parameter(1)
+  a0 = f32[7,30] parameter(2)
+  a1 = f32[11] parameter(3)
+  g0.flat = f32[210] reshape(g0)
+  a0.flat = f32[210] reshape(a0)
+  g = f32[221] concatenate(g0.flat, g1), dimensions={0}
+  a = f32[221] concatenate(a0.flat, a1), dimensions={0}
+  ROOT r = f32[] dot(g, a), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+})");
+  ASSERT_TRUE(module) << module.error().to_string();
+  const hlo::Module prepared = prepare_for_libraries(**module, slow_memory(), LibraryUse::WhereFaster);
+  const hlo::Module changed = checked(hlo::print(prepared), 3);
+  EXPECT_EQ(concatenations(changed), 0);
+  EXPECT_EQ(count(changed, hlo::Opcode::Reduce), 2);
 }
 
 TEST(ReducePieces, WhatElseIsReadStays) {

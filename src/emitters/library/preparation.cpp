@@ -195,6 +195,7 @@ class Preparer : hlo::EntryRewriter {
       Dimensions places;
       for (const int64_t d : sorted) places.push_back(at(d));
       const InstructionId in_order = transposed(converted(id, type), sorted);
+      if (shape(in_order) == all) return in_order;
       return add(it.name + ".operand", Opcode::Broadcast, all, {in_order}, hlo::DimensionsAttributes{places});
     };
     const InstructionId left_terms = spread(it.operands[0], labels.lhs);
