@@ -208,6 +208,33 @@ double bytes_across(const PricedKernel& kernel, const ComputedOnce& together) {
   return std::min(bytes[0], bytes[1]);
 }
 
+/// Bytes that caches serve beside the elements themselves for results of which a thread writes several for its row
+/// (Decision::apart): a sector for each element of such a result, and for each that is read for them alone of an array
+/// that has others for other rows.
+double bytes_of_rows_apart(const PricedKernel& kernel, const ComputedOnce& together,
+                           const indexing::Evaluations& evaluated) {
+  if (together.apart.empty()) return 0;
+  const auto is_apart = [&](InstructionId id) { return std::ranges::find(together.apart, id) != together.apart.end(); };
+  indexing::CountedGraph others = kernel.graph;
+  std::erase_if(others.roots, is_apart);
+  const indexing::EvaluationCounts counts(others, together.instructions, static_cast<int64_t>(together.blocks),
+                                          together.threads_of_rows);
+  const indexing::Evaluations without = counts.whole(together.passes);
+  double rows = 1, bytes = 0;
+  for (const InstructionId id : together.instructions)
+    rows = std::max(rows, kernel.instructions[static_cast<size_t>(id)]->counted.elements);
+  const std::vector<bool> along_rows = same_along_rows(kernel);
+  for (size_t i = 0; i < kernel.instructions.size(); ++i) {
+    const PricedInstruction& it = *kernel.instructions[i];
+    if (it.counted.opcode != Opcode::Parameter || along_rows[i] || it.counted.elements < rows) continue;
+    bytes += std::max(evaluated[i] - without[i], 0.0) * std::max(kSectorBytes - it.element_bytes, 0.0);
+  }
+  for (const InstructionId root : kernel.graph.roots) {
+    if (is_apart(root)) bytes += kernel.instructions[static_cast<size_t>(root)]->counted.elements * kSectorBytes;
+  }
+  return bytes;
+}
+
 /// Elements of the widest result that a thread computes at least: 16 bytes of them. What is the same for all elements,
 /// it computes once for these.
 double vector_of_results(const PricedKernel& kernel) {
@@ -296,6 +323,7 @@ KernelWork kernel_work(const PricedKernel& kernel, const ComputedOnce& together)
   work.repeated = counts.repeated_reductions(evaluated);
   work.serial = together.is_serial;
   work.fills = together.fills;
+  work.cache_bytes = bytes_of_rows_apart(kernel, together, counts.whole(together.passes));
   indexing::Evaluations read = together.passes.empty() ? evaluated : counts.whole(together.passes);
   // What stays on the chip is read once.
   if (!together.staged.empty()) {
@@ -373,6 +401,7 @@ ComputedOnce computed_once(const hlo::Module& module, const Target& target) {
       result.instructions = plan->decision.heroes;
       result.passes = plan->decision.passes;
       result.staged = plan->decision.staged;
+      result.apart = plan->decision.apart;
       result.fills = std::ssize(plan->decision.preparations);
       result.threads = static_cast<double>(launch.blocks) * launch.threads;
       result.blocks = static_cast<double>(launch.blocks);

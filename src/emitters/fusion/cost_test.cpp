@@ -269,6 +269,56 @@ ENTRY e {{
               2 * array, 1);
 }
 
+/// What a row has several elements of beside each other its one thread reads and writes, a sector each. Where rows lie
+/// beside each other, threads share sectors.
+TEST(FusionWork, CountsSectorsOfRowsApart) {
+  const auto bytes = [](std::string_view row, std::string_view wide, std::string_view kept, int reduced) {
+    const auto module = hlo::parse_module(fmt::format(R"(
+most {{ a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] maximum(a, b) }}
+ENTRY e {{
+  x = {0} parameter(0)
+  y = {1} parameter(1)
+  low = f32[] constant(-inf)
+  m = f32[4096] reduce(x, low), dimensions={{{3}}}, to_apply=most
+  b = {1} broadcast(m), dimensions={{{2}}}
+  r = {1} multiply(b, y)
+  ROOT t = (f32[4096], {1}) tuple(m, r)
+}})",
+                                                      row, wide, kept, reduced));
+    EXPECT_TRUE(module) << module.error().message;
+    return kernel_work(**module, default_target()).cache_bytes;
+  };
+  constexpr double kRows = 4096, kSector = 32;
+  EXPECT_EQ(bytes("f32[4096,80]", "f32[4096,15]", "0", 1), kRows * (80 * 4 + 15 * (kSector + kSector)));
+  EXPECT_EQ(bytes("f32[80,4096]", "f32[15,4096]", "1", 0), kRows * (80 * 4 + 15 * 4));
+}
+
+/// What has more elements than the rows that it is made of is no part of their kernel, if its threads would write one
+/// element after the other.
+TEST(Fusion, RowsOfManyElementsAreAKernel) {
+  const auto kernels = [](int rows) {
+    const auto module = hlo::parse_module(fmt::format(R"(
+most {{ a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] maximum(a, b) }}
+ENTRY e {{
+  x = f32[{0},80] parameter(0)
+  y = f32[{0},15] parameter(1)
+  low = f32[] constant(-inf)
+  m = f32[{0}] reduce(x, low), dimensions={{1}}, to_apply=most
+  b = f32[{0},15] broadcast(m), dimensions={{0}}
+  ROOT r = f32[{0},15] multiply(b, y)
+}})",
+                                                      rows));
+    EXPECT_TRUE(module) << module.error().message;
+    return fuse(**module, default_target()).size();
+  };
+  EXPECT_EQ(kernels(65537), 2U);
+  EXPECT_EQ(kernels(1000), 1U) << "a launch takes longer";
+}
+
 TEST(FusionWork, CountsAPassForAllItsReductions) {
   const auto work = [](int64_t length, const char* more) {
     const auto module = hlo::parse_module(fmt::format(R"(

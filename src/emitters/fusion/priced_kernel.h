@@ -46,6 +46,7 @@ struct ComputedOnce {
   std::vector<hlo::InstructionId> instructions{};
   std::vector<int> passes{};                 ///< as Decision::passes
   std::vector<hlo::InstructionId> staged{};  ///< as Decision::staged
+  std::vector<hlo::InstructionId> apart{};   ///< as Decision::apart
   double threads = 0, blocks = 0;            ///< of the launch, where there are such instructions
   double threads_of_rows = 1;                ///< that compute each element of a product's rows
   double operations = 0;                     ///< of products

@@ -46,6 +46,9 @@ struct Decision {
   std::vector<int> passes;
   /// Parameters that stay in shared memory between passes: each is read from device memory once.
   std::vector<hlo::InstructionId> staged;
+  /// Results of which a thread writes several elements beside each other in memory, one after the other: where threads
+  /// of a warp read and write for them lies apart.
+  std::vector<hlo::InstructionId> apart;
   /// Estimated, of all kernels and preparations, where the emitter knows better than the model of a fusion
   /// (fusion/pass.h), which sees one kernel whose threads each compute elements of the result.
   std::optional<double> microseconds;

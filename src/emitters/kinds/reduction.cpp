@@ -116,6 +116,22 @@ std::string bank_conflicts(const TiledReduction& tiled) {
   return fmt::format("{} passes, at least {}", cost.units, cost.least);
 }
 
+/// Outputs whose rows have several elements beside each other, which one thread writes. Elements of a row that lie far
+/// from each other, its threads write beside other threads' rows.
+std::vector<InstructionId> written_apart(const hlo::Computation& computation, const ReductionOutputs& outputs) {
+  std::vector<InstructionId> apart;
+  for (const ReductionWrite& write : outputs.writes) {
+    if (write.elementwise || write.index.ranges.empty()) continue;
+    const auto& results = outputs.partition.functions[static_cast<size_t>(write.function)].results;
+    const hlo::Shape& shape = indexing::element_shape(computation[results[0].instruction].shape, 0);
+    const auto innermost = std::ranges::find_if(shape.minor_to_major, [&](int64_t d) { return shape.dim(d) > 1; });
+    if (innermost == shape.minor_to_major.end()) continue;
+    if (!write.index.results[static_cast<size_t>(*innermost)].uses(indexing::ExprKind::Range)) continue;
+    for (const indexing::FunctionResult& result : results) apart.push_back(result.instruction);
+  }
+  return apart;
+}
+
 std::string names(const hlo::Computation& computation, const ReductionHeroes& heroes, int stage) {
   std::vector<std::string> list;
   for (const ReductionHero& hero : heroes.heroes) {
@@ -195,6 +211,7 @@ Result<Plan> plan_reduction(const Fusion& fusion) {
   decision.emitter = chosen.emitter;
   decision.reason = chosen.reason;
   for (const ReductionHero& hero : heroes.heroes) decision.heroes.push_back(hero.id);
+  decision.apart = written_apart(computation, outputs);
   decision.launch().blocks = tiled.tiling.blocks();
   decision.launch().threads = static_cast<int>(tiled.tiling.threads_per_block());
   decision.launch().min_blocks = chosen.min_blocks;
