@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cstring>
 #include <memory>
+#include <utility>
 
 #include "runtime/cuda_libraries.h"
 #include "runtime/own_file.h"
@@ -103,6 +104,13 @@ RegisterUse use_in(const std::string& notes) {
   return use;
 }
 
+/// Major and minor.
+Result<std::pair<int, int>> version_of(const Nvrtc& nvrtc) {
+  std::pair<int, int> version{};
+  if (nvrtc.version(&version.first, &version.second) != 0) return environment("NVRTC tells no version");
+  return version;
+}
+
 /// Opened once; never closed, because its threads may outlive any owner.
 const Result<Nvrtc>& opened_nvrtc() {
   static const Result<Nvrtc> nvrtc = open_nvrtc();
@@ -129,7 +137,12 @@ Result<std::vector<char>> compile_cubin(const std::string& source, const Target&
   const auto destroy = [&](Nvrtc::Program* p) { nvrtc->destroy(p); };
   const std::unique_ptr<Nvrtc::Program, decltype(destroy)> owner(&program, destroy);
   std::vector<std::string> options{fmt::format("-arch={}", target.name), "-std=c++20", "-default-device"};
-  if (use != nullptr) options.emplace_back("--ptxas-options=-v");
+  if (use != nullptr) {
+    options.emplace_back("--ptxas-options=-v");
+    // What comes from NVRTC's own cache, which it has since 12.9, comes without notes.
+    STRATA_TRY(const auto version, version_of(*nvrtc));
+    if (version >= std::pair(12, 9)) options.emplace_back("--no-cache");
+  }
   for (const std::string& folder : nvrtc->include_directories) options.push_back("-I" + folder);
   std::vector<const char*> pointers;
   for (const std::string& option : options) pointers.push_back(option.c_str());
@@ -178,10 +191,8 @@ Result<std::vector<char>> cubin_of(const std::string& source, const Target& targ
 Result<std::string> nvrtc_version() {
   const Result<Nvrtc>& nvrtc = opened_nvrtc();
   if (!nvrtc) return tl::unexpected(nvrtc.error());
-  int major = 0;
-  int minor = 0;
-  if (nvrtc->version(&major, &minor) != 0) return environment("NVRTC tells no version");
-  return fmt::format("{}.{}", major, minor);
+  STRATA_TRY(const auto version, version_of(*nvrtc));
+  return fmt::format("{}.{}", version.first, version.second);
 }
 
 }  // namespace strata

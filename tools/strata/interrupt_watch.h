@@ -12,8 +12,8 @@
 
 namespace strata::cli {
 
-/// The first SIGINT or SIGTERM requests a stop; a second one ends the process as usual. A thread waits for the signal,
-/// so that nothing runs inside a handler. To be made before any other thread, which then inherits what is blocked.
+/// The first SIGINT or SIGTERM requests a stop; a second one ends the process as usual. A thread waits for both, so
+/// that nothing runs inside a handler. To be made before any other thread, which then inherits what is blocked.
 class InterruptWatch {
  public:
   /// Whether there is a result so far that a stop leaves.
@@ -37,26 +37,21 @@ class InterruptWatch {
   void watch(std::stop_source& source, const std::stop_token& ended) {
     const timespec tick{0, 50'000'000};
     while (!ended.stop_requested()) {
-      if (signal_ != 0) {
-        // Unblocked here, the second signal finds a thread to end the process by; waited for, it would be swallowed.
-        nanosleep(&tick, nullptr);
-        continue;
-      }
       const int signal = sigtimedwait(&signals_, nullptr, &tick);
       if (signal <= 0) continue;
-      if (!begun_) end_by(signal);
+      if (!begun_ || signal_ != 0) end_by(signal);
       signal_ = signal;
       source.request_stop();
       notice("\n{}: finishing with what there is; a second signal ends it at once\n",
              signal == SIGINT ? "interrupted" : "terminated");
-      pthread_sigmask(SIG_UNBLOCK, &signals_, nullptr);
     }
   }
 
-  /// Blocked in other threads, it comes to this one.
+  /// As it ends a process that does not know the signal: NVRTC has a handler of its own, which ends it with code 4.
   void end_by(int signal) {
+    ::signal(signal, SIG_DFL);
     pthread_sigmask(SIG_UNBLOCK, &signals_, nullptr);
-    raise(signal);
+    raise(signal);  // to this thread
   }
 
   sigset_t signals_{};

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "megakernel/decode/decode_sizes.h"
 #include "megakernel/decode/step_parts.h"
@@ -23,6 +24,18 @@ constexpr const char* kHangs = "a block function does not return; end the proces
 constexpr std::chrono::milliseconds kBetweenLooks{20};  // at whether a launch goes on for good reason
 
 using Clock = std::chrono::steady_clock;
+
+/// Seconds since the last call, or since it was made.
+class Lap {
+ public:
+  double seconds() {
+    const auto now = Clock::now();
+    return std::chrono::duration<double>(now - std::exchange(begin_, now)).count();
+  }
+
+ private:
+  Clock::time_point begin_ = Clock::now();
+};
 
 int tensor_index(const std::vector<DecodeBuffer>& buffers, DecodeBuffer::Kind kind) {
   const auto at = std::find_if(buffers.begin(), buffers.end(), [&](const auto& one) { return one.kind == kind; });
@@ -44,12 +57,17 @@ Result<std::unique_ptr<DecodeSession>> DecodeSession::make(DecodeTarget& target,
 Result<std::unique_ptr<DecodeSession>> DecodeSession::make(DecodeTarget& target, const ModelConfig& config,
                                                            const WeightSource& source, const DecodeOptions& options) {
   std::unique_ptr<DecodeSession> session(new DecodeSession(target, config, options));
+  Lap lap;
   STRATA_CHECK(session->compile_step());
   STRATA_CHECK(target.check_room(session->image_.bytes()));
+  session->start_.step = lap.seconds();
   STRATA_TRY(const ModelWeights* const weights, source());
+  session->start_.weights = lap.seconds();
   STRATA_CHECK(session->fill_memory(*weights));
   STRATA_CHECK(session->pack(*weights));
+  session->start_.memory = lap.seconds();
   STRATA_CHECK(session->choose_form());
+  session->start_.choice = lap.seconds();
   return session;
 }
 

@@ -30,6 +30,15 @@ struct FormTimes {
   std::string no_graph;  ///< why
 };
 
+/// How long the parts of a start took, in seconds.
+struct StartTimes {
+  double step = 0;     ///< the step planned, and compiled or read from the cache
+  double weights = 0;  ///< opened or drawn, by their source
+  double memory = 0;   ///< allocated, uploaded and packed
+  double choice = 0;   ///< of loads and form, by timing them
+  double all() const { return step + weights + memory + choice; }
+};
+
 /// What a step does without, to measure what it brings. (Mirage Persistent Kernel, section 6, has such figures.)
 struct DecodeAblation {
   bool tasks_ahead = false;        ///< a worker's roles are in one task at a time
@@ -124,6 +133,7 @@ class DecodeSession {
   double decode_seconds() const { return decode_seconds_; }
 
   StepForm form() const { return form_; }
+  const StartTimes& start_times() const { return start_; }
   /// Where the mode is Auto.
   const std::optional<FormTimes>& measured() const { return measured_; }
 
@@ -163,6 +173,7 @@ class DecodeSession {
   std::unique_ptr<StepKernel> kernel_;
   std::unique_ptr<PromptStep> prompt_step_;
   std::string no_prompt_step_;
+  StartTimes start_;
   double prompt_seconds_ = 0;
   double decode_seconds_ = 0;
   uint32_t decode_steps_ = 0;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
@@ -29,7 +28,6 @@ namespace strata::cli {
 namespace {
 
 using namespace megakernel;
-using Clock = std::chrono::steady_clock;
 using Tokens = std::vector<std::vector<int>>;
 
 constexpr const char* kSmaller = "take a smaller model, or decode on a GPU";
@@ -164,20 +162,20 @@ Result<int> decode_on_gpu(const DecodeCommand& options, DecodeRequest& request, 
   InterruptWatch watch(stop, InterruptWatch::From::Begin);  // before the driver's threads
   request.generate.stop = stop.get_token();
   STRATA_TRY(const std::unique_ptr<GpuDevice> device, GpuDevice::open());
-  const auto begin = Clock::now();
   std::optional<ResultCache> cache;
   const std::string folder = cache_folder(options.cache, options.no_cache);
   if (!folder.empty()) cache.emplace(folder, [](const std::string& text) { notice("warning: {}\n", text); });
   CudaDecodeTarget target(*device, cache ? &*cache : nullptr);
   STRATA_TRY(const auto session, DecodeSession::make(
                                      target, request.config, [&] { return weights.get(); }, session_options));
-  const double start = std::chrono::duration<double>(Clock::now() - begin).count();
+  const StartTimes& start = session->start_times();
   notice(
-      "ready after {:.1f} s: {} tasks a step, {} registers, {} bytes spilled, ring {} KB, scratch {} KB, window {} "
-      "KB, ahead {} KB\n",
-      start, session->plan().tasks.size(), target.registers(session->form()).registers,
-      target.registers(session->form()).spilled_bytes, session->shape().ring_bytes / 1024,
-      session->shape().scratch_bytes / 1024, session->shape().window_bytes / 1024, session->shape().ahead_bytes / 1024);
+      "ready after {:.1f} s: step {:.1f}, weights {:.1f}, their memory {:.1f}, timing {:.1f}\n"
+      "{} tasks a step, {} registers, {} bytes spilled, ring {} KB, scratch {} KB, window {} KB, ahead {} KB\n",
+      start.all(), start.step, start.weights, start.memory, start.choice, session->plan().tasks.size(),
+      target.registers(session->form()).registers, target.registers(session->form()).spilled_bytes,
+      session->shape().ring_bytes / 1024, session->shape().scratch_bytes / 1024, session->shape().window_bytes / 1024,
+      session->shape().ahead_bytes / 1024);
   if (session->measured()) notice("{}\n", describe_choice(*session));
   Printed printed(options, request);
   watch.begin();
@@ -211,16 +209,18 @@ Result<int> decode_on_gpu(const DecodeCommand& options, DecodeRequest& request, 
   if (times && !options.json)
     fmt::print("{:.4f} ms a token, floor {:.4f} ms, ratio {:.3f}\n", times->ms, times->floor_ms,
                times->ms / times->floor_ms);
-  nlohmann::json report{{"device", device->name()},
-                        {"tokens", made},
-                        {"start_seconds", start},
-                        {"mode", name_of(session->form())},
-                        {"read_bandwidth", bandwidth},
-                        {"calibrated", is_calibrated},
-                        {"window", session->shape().window_bytes},
-                        {"ahead", session->shape().ahead_bytes},
-                        {"prompt_positions", session->prompt_positions()},
-                        {"prompt_seconds", session->prompt_seconds()}};
+  nlohmann::json report{
+      {"device", device->name()},
+      {"tokens", made},
+      {"start_seconds", start.all()},
+      {"start", {{"step", start.step}, {"weights", start.weights}, {"memory", start.memory}, {"choice", start.choice}}},
+      {"mode", name_of(session->form())},
+      {"read_bandwidth", bandwidth},
+      {"calibrated", is_calibrated},
+      {"window", session->shape().window_bytes},
+      {"ahead", session->shape().ahead_bytes},
+      {"prompt_positions", session->prompt_positions()},
+      {"prompt_seconds", session->prompt_seconds()}};
   if (timeline)
     report["trace"] = {{"step_us", timeline->length},
                        {"loaded_bytes", timeline->bytes},
