@@ -2,8 +2,9 @@
 """Draws a part of a mega-kernel's step: draw_timeline.py TRACE.json OUT.svg [--layers FIRST-LAST] [--workers N].
 
 TRACE.json is what `strata decode --trace TRACE.json` writes. Of the last step that was recorded, the picture has the
-time from the first compute of layer FIRST to the last one of layer LAST, and N workers at equal distances: for each a
-thin row of loads above a row of computes, in the colour of their operator. Python alone is needed.
+time from the first compute of layer FIRST to the last one of layer LAST. Above, the bandwidth of all workers' loads,
+each of which counts evenly over its time. Below, N workers at equal distances: for each a thin row of loads above a row
+of computes, in the colour of their operator. Python alone is needed.
 """
 import argparse
 import json
@@ -14,6 +15,9 @@ COLOURS = {"norm_qkv": "#4477aa", "attention": "#ee6677", "combine": "#aa3377", 
            "gated_up": "#228833", "down": "#66ccee", "head": "#999933"}
 OTHER = "#bbbbbb"
 WIDTH, LEFT, ROW = 1000, 70, 14
+TOP, STRIP = 30, 60  # of what lies below the legend; of the bandwidth
+PARTS = 150
+MOST = 5  # TB/s at the strip's top
 
 
 def operator(event):
@@ -40,6 +44,36 @@ def rectangle(x, y, width, height, colour, title):
             f"<title>{title}</title></rect>")
 
 
+def bandwidth(events, begin, end):
+    """TB/s of loads in PARTS equal parts of the time from begin to end, in µs."""
+    part = (end - begin) / PARTS
+    found = [0.0] * PARTS
+    for event in events:
+        bytes_of_load = event["args"].get("bytes", 0)
+        length = max(event["dur"], 1e-3)
+        first = max(int((event["ts"] - begin) / part), 0)
+        for n in range(first, PARTS if bytes_of_load else 0):
+            low, high = begin + n * part, begin + (n + 1) * part
+            shared = min(event["ts"] + length, high) - max(event["ts"], low)
+            if shared <= 0:
+                break
+            found[n] += bytes_of_load * shared / length / part / 1e6
+    return found
+
+
+def strip(values, scale_x):
+    """The bandwidth as a line, with a grid line at each TB/s."""
+    height = lambda value: TOP + STRIP - STRIP * min(value, MOST) / MOST
+    out = []
+    for n in range(MOST + 1):
+        out.append(f'<line x1="{LEFT}" x2="{WIDTH - 10}" y1="{height(n):.1f}" y2="{height(n):.1f}" stroke="#ddd"/>')
+    for n in (0, MOST):
+        out.append(f'<text x="{LEFT - 6}" y="{height(n) + 4:.1f}" text-anchor="end">{n} TB/s</text>')
+    points = " ".join(f"{scale_x(n + 0.5):.1f},{height(value):.1f}" for n, value in enumerate(values))
+    out.append(f'<polyline points="{points}" fill="none" stroke="#444" stroke-width="1.2"/>')
+    return out
+
+
 def draw(events, first, last, count):
     inside = [e for e in events if e["cat"] == "compute" and layer(e) is not None and first <= layer(e) <= last]
     if not inside:
@@ -49,9 +83,9 @@ def draw(events, first, last, count):
     place = lambda time: LEFT + (min(max(time, begin), end) - begin) * scale
     workers = sorted({e["pid"] for e in inside})
     shown = [workers[i * len(workers) // count] for i in range(min(count, len(workers)))]
-    rows = {worker: 30 + i * ROW for i, worker in enumerate(shown)}
-    height = 30 + len(shown) * ROW
-    out = []
+    rows = {worker: TOP + STRIP + 10 + i * ROW for i, worker in enumerate(shown)}
+    height = TOP + STRIP + 10 + len(shown) * ROW
+    out = strip(bandwidth(events, begin, end), lambda n: LEFT + n * (WIDTH - LEFT - 10) / PARTS)
     for worker, y in rows.items():
         out.append(f'<text x="{LEFT - 6}" y="{y + 9}" text-anchor="end">worker {worker}</text>')
     for event in sorted(events, key=lambda e: e["ts"]):

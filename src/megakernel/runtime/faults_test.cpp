@@ -314,6 +314,10 @@ TEST(Profiler, TheTraceHasEachTaskOfEachEpochOnceInEachRole) {
       end = event.at("ts").get<double>() + event.at("dur").get<double>();
       const int op = test.plan.tasks[task].op;
       EXPECT_EQ(event.at("name"), op < 0 ? "empty" : test.plan.operators[op]);
+      const int function = test.plan.tasks[task].function;
+      const bool loads = event.at("cat") == "load" && function >= 0 && test.plan.functions[function].stages > 0;
+      EXPECT_EQ(event.at("args").value("bytes", int64_t{0}),
+                loads ? test.plan.functions[function].stages * test.plan.functions[function].stage_bytes : 0);
     }
     EXPECT_EQ(seen.size(), test.plan.tasks.size() * 2 * 3);  // roles, epochs
     for (const auto& [key, count] : seen) EXPECT_EQ(count, 1);

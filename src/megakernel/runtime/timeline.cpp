@@ -137,11 +137,9 @@ Result<StepTimeline> step_timeline(const Plan& plan, std::span<const TracedTask>
       busy += end - begin;
       continue;
     }
-    const TaskFunction* const of = function_of(plan, function);
-    if (of == nullptr || of->stages == 0) continue;
-    const auto bytes = static_cast<double>(of->stages * of->stage_bytes);
+    const auto bytes = static_cast<double>(loaded_bytes(plan, function));
     made.bytes += bytes;
-    if (part <= 0) continue;
+    if (part <= 0 || bytes == 0) continue;
     // A load's bytes, evenly over its time.
     const double least = std::max(end - begin, 1e-3);
     for (auto n = static_cast<size_t>(begin / part); n < kBandwidthParts; ++n) {

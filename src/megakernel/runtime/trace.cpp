@@ -5,6 +5,12 @@
 
 namespace strata::megakernel {
 
+int64_t loaded_bytes(const Plan& plan, int function) {
+  if (function < 0) return 0;
+  const TaskFunction& of = plan.functions[static_cast<size_t>(function)];
+  return of.stages * of.stage_bytes;
+}
+
 std::string chrome_trace(const Plan& plan, std::span<const TracedTask> tasks) {
   using Json = nlohmann::ordered_json;
   static constexpr const char* kRoles[] = {"control", "load", "compute"};
@@ -21,10 +27,12 @@ std::string chrome_trace(const Plan& plan, std::span<const TracedTask> tasks) {
   unsigned long long first = ~0ull;
   for (const TracedTask& task : tasks) first = std::min(first, task.record.begin);
   for (const TracedTask& task : tasks) {
-    const int op = plan.tasks[task.record.task].op;
+    const Task& of = plan.tasks[task.record.task];
     Json about{{"task", task.record.task}, {"epoch", task.record.epoch}};
     if (task.multiprocessor >= 0) about["multiprocessor"] = task.multiprocessor;
-    events.push_back({{"name", op < 0 ? "empty" : plan.operators[op]},
+    const int64_t bytes = task.role == Role::Load ? loaded_bytes(plan, of.function) : 0;
+    if (bytes > 0) about["bytes"] = bytes;
+    events.push_back({{"name", of.op < 0 ? "empty" : plan.operators[of.op]},
                       {"cat", kRoles[static_cast<int>(task.role)]},
                       {"ph", "X"},
                       {"pid", task.worker},
