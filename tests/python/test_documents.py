@@ -190,6 +190,23 @@ def test_guides_name_what_there_is(document, sources):
             assert set(name.split("::")) <= sources, f"{document.name}: {name}"
 
 
+def test_the_guide_to_operators_has_each_file_that_names_conv2d():
+    """Its list of places where an operator that is not elementwise must be known; tests and its own file apart."""
+    guide = (ROOT / "docs/adding-an-operator.md").read_text(encoding="utf-8")
+    listed = set(re.findall(r"^- `([\w/.]+)`", guide.split("## A second example", 1)[1], re.MULTILINE))
+    named = {str(file.relative_to(ROOT)) for file in (ROOT / "src").rglob("*.cpp")
+             if not file.name.endswith("_test.cpp") and file.name != "conv2d.cpp"
+             and re.search(r'OpKind::Conv2d|"conv2d"', file.read_text(encoding="utf-8"))}
+    assert len(named) > 3 and listed == named
+
+
+def test_the_page_on_hlo_has_each_header():
+    page = (ROOT / "docs/hlo.md").read_text(encoding="utf-8")
+    files = page.split("## The files", 1)[1].split("\n## ", 1)[0]
+    named = set(re.findall(r"`(\w+\.h)`", files))
+    assert named == {file.name for file in (ROOT / "src/hlo").glob("*.h") if not file.name.startswith("test_")}
+
+
 def test_the_drawn_mugraph_is_the_one_that_is_found():
     """docs/rmsnorm-mugraph.svg has the texts that a drawing has today; where lines lie may change."""
     graph = ROOT / "tests/data/rmsnorm_fused.strata"
