@@ -37,7 +37,7 @@ bool close(double a, double b, double bound) {
 
 /// The index of the first element that differs, or -1.
 template <class T>
-int64_t first_difference(const std::vector<T>& a, const std::vector<T>& b, double within) {
+int64_t first_difference(const std::vector<T>& a, const std::vector<T>& b, double within, Unit unit) {
   const auto magnitude = [](T value) {
     const double size = std::abs(std::complex<double>(value));
     return std::isfinite(size) ? size : 0.0;
@@ -45,8 +45,7 @@ int64_t first_difference(const std::vector<T>& a, const std::vector<T>& b, doubl
   double largest = 0;
   for (T value : b) largest = std::max(largest, magnitude(value));
   for (size_t i = 0; i < a.size(); ++i) {
-    // Large values must not hide small ones: most of the bound goes with the element.
-    const double bound = within * (std::min(largest, 4.0) + 4 * magnitude(b[i]));
+    const double bound = within * (unit == Unit::Array ? 4 * largest : std::min(largest, 4.0) + 4 * magnitude(b[i]));
     const std::complex<double> x(a[i]);
     const std::complex<double> y(b[i]);
     if (!close(x.real(), y.real(), bound) || !close(x.imag(), y.imag(), bound)) return static_cast<int64_t>(i);
@@ -61,13 +60,13 @@ std::string text_of(std::complex<double> value) { return fmt::format("({:.9g}, {
 
 }  // namespace
 
-std::optional<std::string> difference(const Literal& actual, const Literal& expected, double slack) {
+std::optional<std::string> difference(const Literal& actual, const Literal& expected, double slack, Unit unit) {
   if (!same_shape(actual.shape(), expected.shape())) {
     return fmt::format("{} instead of {}", to_string(actual.shape()), to_string(expected.shape()));
   }
   if (expected.shape().is_tuple()) {
     for (size_t i = 0; i < expected.elements().size(); ++i) {
-      if (auto found = difference(actual.elements()[i], expected.elements()[i], slack)) {
+      if (auto found = difference(actual.elements()[i], expected.elements()[i], slack, unit)) {
         return fmt::format("element {}: {}", i, *found);
       }
     }
@@ -83,7 +82,7 @@ std::optional<std::string> difference(const Literal& actual, const Literal& expe
       const auto differ = std::mismatch(a.begin(), a.end(), b.begin()).first;
       if (differ != a.end()) at = differ - a.begin();
     } else {
-      at = first_difference(a, b, tolerance(expected.type()) * slack);
+      at = first_difference(a, b, tolerance(expected.type()) * slack, unit);
     }
     if (at < 0) return std::nullopt;
     const auto i = static_cast<size_t>(at);

@@ -60,6 +60,13 @@ int64_t most_terms(const Module& module) {
   return std::max(most, longest_scan_recursion(module));
 }
 
+bool has_transforms(const Module& module) {
+  return std::any_of(module.computations.begin(), module.computations.end(), [](const Computation& computation) {
+    return std::any_of(computation.instructions.begin(), computation.instructions.end(),
+                       [](const Instruction& it) { return it.opcode == Opcode::Fft; });
+  });
+}
+
 double slack_of_terms(int64_t terms) { return std::max(1.0, std::sqrt(static_cast<double>(terms) / 64)); }
 
 // Five standard deviations of n roundings of the partial sums of standard normal numbers, in tolerances of the type.

@@ -279,7 +279,8 @@ Result<int> run_module(const Source& source, const ModuleRunOptions& options) {
   const double slack =
       options.tolerance * made.slack *
       std::max(hlo::slack_of_terms(hlo::most_terms(*module)), hlo::slack_of_narrow_sums(facts.most_narrow_updates));
-  const std::optional<std::string> different = hlo::difference(result, expected, slack);
+  const hlo::Unit unit = hlo::has_transforms(*module) ? hlo::Unit::Array : hlo::Unit::Element;
+  const std::optional<std::string> different = hlo::difference(result, expected, slack, unit);
   fmt::print("{}\n", different ? "differs from the interpreter: " + *different : "agrees with the interpreter");
   return different ? kDifferent : kSuccess;
 }

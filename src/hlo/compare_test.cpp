@@ -1,0 +1,54 @@
+#include "hlo/compare.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "hlo/terms.h"
+#include "hlo/text.h"
+
+namespace strata::hlo {
+namespace {
+
+using testing::HasSubstr;
+
+Literal array(const std::vector<float>& values) {
+  Literal made(array_shape(ElementType::F32, {static_cast<int64_t>(values.size())}));
+  std::memcpy(made.mutable_bytes(), values.data(), made.byte_size());
+  return made;
+}
+
+std::string found(const std::vector<float>& actual, const std::vector<float>& expected, double slack, Unit unit) {
+  return difference(array(actual), array(expected), slack, unit).value_or("");
+}
+
+TEST(Compare, AtTheElementLargeValuesDoNotHideSmallOnes) {
+  EXPECT_EQ(found({1e5F, 1.00001F}, {1e5F, 1.0F}, 1, Unit::Element), "");
+  EXPECT_THAT(found({1e5F, 1.001F}, {1e5F, 1.0F}, 1, Unit::Element), HasSubstr("at 1 of f32[2]"));
+  EXPECT_EQ(found({1e5F, 1.001F}, {1e5F, 1.0F}, 100, Unit::Element), "");
+}
+
+TEST(Compare, AtTheArrayAllElementsHaveTheLargestOnesBound) {
+  EXPECT_EQ(found({1e5F, 1.1F}, {1e5F, 1.0F}, 1, Unit::Array), "");
+  EXPECT_THAT(found({1e5F, 3.0F}, {1e5F, 1.0F}, 1, Unit::Array), HasSubstr("3 instead of 1"));
+  EXPECT_THAT(found({1e5F, NAN}, {1e5F, 1.0F}, 1, Unit::Array), HasSubstr("nan instead of 1"));
+  EXPECT_THAT(found({1.001F}, {1.0F}, 1, Unit::Array), HasSubstr("at 0"));
+}
+
+TEST(Compare, TransformsAreFoundInEveryComputation) {
+  const auto has = [](const std::string& text) {
+    const auto module = parse_module(text, "transforms.hlo");
+    EXPECT_TRUE(module) << module.error().to_string();
+    return module && has_transforms(**module);
+  };
+  EXPECT_FALSE(has("ENTRY e { a = f32[8] parameter(0)\n ROOT r = f32[8] negate(a)\n}"));
+  EXPECT_TRUE(has("ENTRY e { a = c64[8] parameter(0)\n ROOT r = c64[8] fft(a), fft_type=FFT, fft_length={8}\n}"));
+  EXPECT_TRUE(
+      has("called { a = c64[8] parameter(0)\n ROOT r = c64[8] fft(a), fft_type=FFT, fft_length={8}\n}\n"
+          "ENTRY e { a = c64[8] parameter(0)\n ROOT r = c64[8] call(a), to_apply=called\n}"));
+}
+
+}  // namespace
+}  // namespace strata::hlo
