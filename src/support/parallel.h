@@ -13,7 +13,9 @@ namespace strata {
 template <class Body>
 void for_pieces(size_t count, const Body& body) {
   constexpr size_t kLeast = size_t{1} << 18;
-  const size_t threads = std::min<size_t>(std::max(1U, std::thread::hardware_concurrency()), count / kLeast);
+  // How many cores there are is read from a file, which takes longer than a few elements.
+  const size_t most = count / kLeast;
+  const size_t threads = most < 2 ? most : std::min<size_t>(std::thread::hardware_concurrency(), most);
   if (threads < 2) {
     body(size_t{0}, count);
     return;
