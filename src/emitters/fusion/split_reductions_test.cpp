@@ -13,6 +13,7 @@
 #include "hlo/typical_arguments.h"
 #include "hlo/verify.h"
 #include "support/random.h"
+#include "support/test_rounds.h"
 
 namespace strata::emitters {
 namespace {
@@ -86,7 +87,7 @@ Example random_example(Random& random) {
 TEST(SplitReductions, ComputeTheSame) {
   const Target target = small_target();
   int split = 0, moments = 0;
-  for (uint64_t seed = 1; seed <= 400; ++seed) {
+  for (uint64_t seed = 1; seed <= static_cast<uint64_t>(rounds(400)); ++seed) {
     Random random(seed);
     const Example example = random_example(random);
     SCOPED_TRACE(text_of(example));
@@ -113,8 +114,8 @@ TEST(SplitReductions, ComputeTheSame) {
     ASSERT_TRUE(run) << run.error().to_string();
     EXPECT_EQ(hlo::difference(*run, *expected, 16).value_or(""), "");
   }
-  EXPECT_GE(split, 50);
-  EXPECT_GE(moments, 20);
+  EXPECT_GE(split, rounds(50));
+  EXPECT_GE(moments, rounds(20));
 }
 
 /// The variance of columns whose mean is thousands of times their deviation, in parts, is as good as in two passes.

@@ -12,6 +12,7 @@
 #include "hlo/typical_arguments.h"
 #include "hlo/verify.h"
 #include "support/random.h"
+#include "support/test_rounds.h"
 
 namespace strata::emitters {
 namespace {
@@ -62,7 +63,7 @@ Example random_example(Random& random) {
 
 TEST(WidenSums, ComputeTheSame) {
   int widened = 0, in_parts = 0;
-  for (uint64_t seed = 1; seed <= 160; ++seed) {
+  for (uint64_t seed = 1; seed <= static_cast<uint64_t>(rounds(320)); ++seed) {
     Random random(seed);
     const Example example = random_example(random);
     SCOPED_TRACE(text_of(example));
@@ -92,8 +93,8 @@ TEST(WidenSums, ComputeTheSame) {
     ASSERT_TRUE(run) << run.error().to_string();
     EXPECT_EQ(hlo::difference(*run, *expected, 16).value_or(""), "");
   }
-  EXPECT_GE(widened, 40);
-  EXPECT_GE(in_parts, 5);
+  EXPECT_GE(widened, rounds(80));
+  EXPECT_GE(in_parts, rounds(8));
 }
 
 TEST(WidenSums, LeaveOthers) {

@@ -11,6 +11,7 @@
 #include "megakernel/runtime/core/program.h"
 #include "megakernel/runtime/cuda/source.h"
 #include "megakernel/tgraph/compile.h"
+#include "support/test_rounds.h"
 
 namespace strata::megakernel {
 namespace {
@@ -90,7 +91,9 @@ TEST_P(DecodeImages, CompileForAllTargets) {
     int64_t batch;
   };
   std::vector<Case> cases;
-  for (const Target& target : targets()) cases.push_back({&target, 1});
+  // OfPromptsCompilesForItsTarget and OfFilledUpSizesCompilesForItsTarget compile for the default one.
+  for (const Target& target : targets())
+    if (rounds(2) == 2 || &target != &default_target()) cases.push_back({&target, 1});
   // Results of eight sequences lie the other way in registers.
   if (GetParam() == ModelFamily::Llama) cases.push_back({&default_target(), 8});
   for (const auto& [target, batch] : cases) {

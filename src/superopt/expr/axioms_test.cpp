@@ -10,6 +10,7 @@
 #include "superopt/expr/subexpression_oracle.h"
 #include "superopt/expr/test_models.h"
 #include "superopt/expr/test_trees.h"
+#include "support/test_rounds.h"
 
 namespace strata::expr_test {
 namespace {
@@ -155,7 +156,7 @@ TEST(Axioms, ContainmentAgreesWithBreadthFirstRewriting) {
   int contained = 0;
   int witnessed = 0;
   int missed = 0;
-  for (int i = 0; i < 60; ++i) {
+  for (int i = 0; i < rounds(120); ++i) {
     NormalForms forms;
     const Tree target = random_tree(random, 2 + i % 2, 2);
     SubexpressionOracle oracle(forms, {build(forms, target)});

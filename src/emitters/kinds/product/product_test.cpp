@@ -10,6 +10,7 @@
 #include "hlo/text.h"
 #include "hlo/typical_arguments.h"
 #include "support/random.h"
+#include "support/test_rounds.h"
 
 namespace strata::emitters {
 namespace {
@@ -205,7 +206,7 @@ TEST(Products, AsManyRowsAsColumns) {
 }
 
 TEST(Products, OfAnyShape) {
-  for (uint64_t seed = 1; seed <= 20; ++seed) {
+  for (uint64_t seed = 1; seed <= static_cast<uint64_t>(rounds(40)); ++seed) {
     Random random(seed);
     const auto below = [&](int64_t n) { return static_cast<int64_t>(random.below(static_cast<uint64_t>(n))); };
     Example it;
