@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "machine/target.h"
 #include "megakernel/runtime/step_kernel.h"
 
 namespace strata::megakernel {
@@ -25,9 +26,9 @@ Plan chain() {
   return plan;
 }
 
-Result<std::vector<GraphLaunch>> launches_of(const Plan& plan) {
+Result<std::vector<GraphLaunch>> launches_of(const Plan& plan, const WorkerShape& shape = cuda_shape()) {
   const std::vector<OperatorRecord> operators(plan.operators.size());
-  return graph_launches(plan, operators, cuda_shape());
+  return graph_launches(plan, operators, shape);
 }
 
 TEST(GraphLaunches, HaveAllTasksOfAnOperatorAndRoomForTwoBlocks) {
@@ -45,6 +46,20 @@ TEST(GraphLaunches, HaveAllTasksOfAnOperatorAndRoomForTwoBlocks) {
   EXPECT_EQ(last.flags, kEndsStep);
   for (const GraphLaunch& launch : *found) EXPECT_LE(kGraphBlocks * (graph_layout(launch, 32).bytes + 1024), 233'472U);
   EXPECT_GE(wide.ring_bytes, cuda_shape().window_bytes);
+}
+
+TEST(GraphLaunches, TwoBlocksShareWhatTheMultiprocessorHas) {
+  const Plan plan = chain();
+  for (const Target& target : targets()) {
+    WorkerShape shape = cuda_shape();
+    shape.multiprocessor_bytes = target.multiprocessor_shared_memory;
+    const auto found = launches_of(plan, shape);
+    ASSERT_TRUE(found) << found.error().to_string();
+    for (const GraphLaunch& launch : *found) {
+      const int64_t bytes = graph_layout(launch, 32).bytes + target.reserved_shared_memory;
+      EXPECT_LE(kGraphBlocks * bytes, target.multiprocessor_shared_memory) << target.name;
+    }
+  }
 }
 
 TEST(GraphLaunches, SayWhichPlansAreNone) {

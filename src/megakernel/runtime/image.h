@@ -22,6 +22,7 @@ struct WorkerShape {
   int warps = 2;           ///< of compute
   int listed = 4;          ///< tasks that control is ahead of compute by, at most
   int queue_capacity = 8;  ///< of tasks just in time, a power of two
+  int64_t multiprocessor_bytes = 228 << 10;  ///< of shared memory, that blocks of a graph's kernels share
 };
 
 struct Image {
