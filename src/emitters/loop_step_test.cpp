@@ -379,7 +379,7 @@ body {{
   ROOT r = (s32[], f32[{1}]) tuple(j, next)
 }}
 ENTRY e {{
-  x = f32[] parameter(0)
+  x = f32[] constant(7)
   all = f32[{1}] broadcast(x), dimensions={{}}
   i = s32[] constant(0)
   s = (s32[], f32[{1}]) tuple(i, all)
