@@ -19,9 +19,9 @@ struct WorkerShape {
       4 * kStageUnit;       ///< of bulk copies in flight; less than the ring, so that events hide in the rest
   int64_t ahead_bytes = 0;  ///< asked of the second-level cache while the ring is full; a multiple of 16
   int64_t scratch_bytes = 256;
-  int warps = 2;           ///< of compute
-  int listed = 4;          ///< tasks that control is ahead of compute by, at most
-  int queue_capacity = 8;  ///< of tasks just in time, a power of two
+  int warps = 2;                             ///< of compute
+  int listed = 4;                            ///< tasks that control is ahead of compute by, at most
+  int queue_capacity = 8;                    ///< of tasks just in time, a power of two
   int64_t multiprocessor_bytes = 228 << 10;  ///< of shared memory, that blocks of a graph's kernels share
 };
 

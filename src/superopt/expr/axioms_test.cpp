@@ -188,7 +188,7 @@ TEST(Axioms, ContainmentAgreesWithBreadthFirstRewriting) {
   RecordProperty("contained", contained);
   RecordProperty("witnessed", witnessed);
   EXPECT_EQ(missed, 0);
-  EXPECT_GT(contained, 300);
+  EXPECT_GT(contained, rounds(600));
   EXPECT_GE(witnessed * 100, contained * 85);
 }
 
