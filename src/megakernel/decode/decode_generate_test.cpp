@@ -174,6 +174,26 @@ TEST(GeneratesInPart, EndsWithinAPrompt) {
   }
 }
 
+/// A start makes the step of prompts where one of them can come, so that no request waits for a compiler.
+TEST(GeneratesInPart, TheStartMakesTheStepOfPrompts) {
+  const auto weights = ModelWeights::random(small_config(), 7);
+  ASSERT_TRUE(weights);
+  for (const int64_t least : {64, 65}) {
+    const auto target = FiberDecodeTarget::open(kPlainHost);
+    ASSERT_TRUE(target);
+    const auto session = DecodeSession::make(
+        **target, small_config(), *weights,
+        {.batch = 1, .capacity = 64, .machine = {.workers = 3}, .prompt_rows = 8, .least_prompt = least});
+    ASSERT_TRUE(session) << session.error().to_string();
+    const bool can_come = least <= 64;
+    EXPECT_EQ((*session)->prompt_positions() > 1, can_come);
+    EXPECT_EQ((*session)->start_times().prompts > 1e-3, can_come);
+    EXPECT_EQ((*session)->no_prompt_step(), "");
+    EXPECT_GT((*session)->start_times().step, 0);
+    EXPECT_GE((*session)->start_times().all(), (*session)->start_times().step + (*session)->start_times().prompts);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Batches, Generates, testing::Values(Sizes{1, 512}, Sizes{2, 512}, Sizes{2, 509}),
                          [](const auto& test) {
                            return fmt::format("{}_of_{}", test.param.batch, test.param.vocabulary);

@@ -250,7 +250,7 @@ TEST_P(PromptDecodes, HaveTheTokensOfOneByOne) {
     for (size_t n = 0; n < shortest + 3 * s; ++n) prompts[s].push_back(static_cast<int>((n * 31 + s * 57 + 3) % 256));
   const auto expected = one_by_one(session, prompts);
   const int64_t end = session.position();
-  EXPECT_EQ(session.prompt_positions(), 1);
+  EXPECT_EQ(session.prompt_positions(), 16 / decode.batch);
   const auto logits = session.logits(decode.batch - 1).value();
   // Again, over what lies in the cache, and from it.
   for (const char* order : {"forward", "7"}) {

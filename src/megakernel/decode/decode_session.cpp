@@ -68,6 +68,8 @@ Result<std::unique_ptr<DecodeSession>> DecodeSession::make(DecodeTarget& target,
   session->start_.memory = lap.seconds();
   STRATA_CHECK(session->choose_form());
   session->start_.choice = lap.seconds();
+  session->make_prompt_step();
+  session->start_.prompts = lap.seconds();
   return session;
 }
 
@@ -322,29 +324,29 @@ Result<void> DecodeSession::check_positions(int64_t more) const {
                                                : "decode fewer tokens");
 }
 
-/// Whether the prompts, of which the shortest has so many tokens, go several positions at a time: where that pays and
-/// can be.
-bool DecodeSession::takes_prompts(size_t shortest, const std::stop_token& stop) {
-  if (options_.prompt_rows <= options_.batch || static_cast<int64_t>(shortest) < options_.least_prompt) return false;
-  if (!no_prompt_step_.empty()) return false;
-  if (prompt_step_ == nullptr) {
-    auto made = PromptStep::make(*target_, config_, image_, buffers_,
-                                 {.batch = options_.batch,
-                                  .capacity = options_.capacity,
-                                  .rows = options_.prompt_rows,
-                                  .machine = options_.machine,
-                                  .shape = shape_,
-                                  .form = form_,
-                                  .limit = options_.limit});
-    if (!made && stop.stop_requested()) return false;  // which may be why: another generation tries again
-    if (!made) {
-      // Prompts go token by token then, and who asks reads why.
-      no_prompt_step_ = made.error().message;
-      return false;
-    }
+/// At the start, so that nothing is compiled for a request. Where it cannot be, prompts go token by token, and who asks
+/// reads why.
+void DecodeSession::make_prompt_step() {
+  if (options_.prompt_rows <= options_.batch || options_.least_prompt > options_.capacity) return;
+  auto made = PromptStep::make(*target_, config_, image_, buffers_,
+                               {.batch = options_.batch,
+                                .capacity = options_.capacity,
+                                .rows = options_.prompt_rows,
+                                .machine = options_.machine,
+                                .shape = shape_,
+                                .form = form_,
+                                .limit = options_.limit});
+  if (made) {
     prompt_step_ = std::move(*made);
+  } else {
+    no_prompt_step_ = made.error().message;
   }
-  return position_ % prompt_step_->each() == 0;
+}
+
+/// Whether the prompts, of which the shortest has so many tokens, go several positions at a time.
+bool DecodeSession::takes_prompts(size_t shortest) const {
+  return prompt_step_ != nullptr && static_cast<int64_t>(shortest) >= options_.least_prompt &&
+         position_ % prompt_step_->each() == 0;
 }
 
 /// Feeds what all prompts have before their last tokens, of which a token follows; less of it where a stop is asked
@@ -383,7 +385,7 @@ Result<std::vector<std::vector<int>>> DecodeSession::generate(const std::vector<
   };
   const auto shorter = [](const auto& a, const auto& b) { return a.size() < b.size(); };
   const size_t shortest = std::min_element(prompts.begin(), prompts.end(), shorter)->size();
-  size_t fed = takes_prompts(shortest, options.stop) ? shortest - 1 : 0;
+  size_t fed = takes_prompts(shortest) ? shortest - 1 : 0;
   const auto begin = Clock::now();
   decode_seconds_ = 0;
   decode_steps_ = 0;

@@ -36,7 +36,8 @@ struct StartTimes {
   double weights = 0;  ///< opened or drawn, by their source
   double memory = 0;   ///< allocated, uploaded and packed
   double choice = 0;   ///< of loads and form, by timing them
-  double all() const { return step + weights + memory + choice; }
+  double prompts = 0;  ///< the step of prompts planned, and compiled or read from the cache
+  double all() const { return step + weights + memory + choice + prompts; }
 };
 
 /// What a step does without, to measure what it brings. (Mirage Persistent Kernel, section 6, has such figures.)
@@ -60,8 +61,8 @@ struct DecodeOptions {
   /// WorkerShape::ahead_bytes. Else cuda_shape()'s or, where windows are measured and it is faster so, 0.
   std::optional<int64_t> ahead_bytes;
   /// Prompts of at least so many tokens are taken several positions at once, up to `prompt_rows` of all sequences
-  /// together, by a step of its own (prompt_step.h), which is planned and compiled when the first comes: that takes
-  /// seconds. prompt_rows 1: token by token.
+  /// together, by a step of its own (prompt_step.h), which is planned and compiled at the start: that takes seconds.
+  /// prompt_rows 1, or a capacity below least_prompt: token by token, without such a step.
   int64_t prompt_rows = 1;
   int64_t least_prompt = 2;
   std::vector<int64_t> windows;  ///< bytes; the fastest is measured when the session begins. None: the machine's
@@ -122,10 +123,10 @@ class DecodeSession {
   /// What the last launch recorded, if the session profiles.
   Result<std::vector<TracedTask>> trace() const { return kernel_->trace(); }
 
-  /// Positions of a sequence that a step of prompts takes; 1: no prompt was taken so yet. And why, where none can be.
+  /// Positions of a sequence that the step of prompts takes; 1: there is none. And why, where there should be one.
   int64_t prompt_positions() const { return prompt_step_ == nullptr ? 1 : prompt_step_->each(); }
   const std::string& no_prompt_step() const { return no_prompt_step_; }
-  /// That the last prompts took, but for their last tokens and for what is made for the first of them.
+  /// That the last prompts took, but for their last tokens.
   double prompt_seconds() const { return prompt_seconds_; }
   /// Of the last launch of generate, which makes the tokens that follow the longest prompt: its steps, each of them a
   /// token of every sequence that has not ended, and how long it took. 0: none was made.
@@ -150,7 +151,8 @@ class DecodeSession {
   /// Continues with steps of that form, from the same position. Epochs begin again, so tagged words are cleared.
   Result<void> make_kernel(StepForm form);
   Result<void> check_positions(int64_t more) const;
-  bool takes_prompts(size_t shortest, const std::stop_token& stop);
+  void make_prompt_step();
+  bool takes_prompts(size_t shortest) const;
   Result<void> feed_prompts(const std::vector<std::vector<int>>& prompts, size_t count, const std::stop_token& stop);
   Result<double> choose_loads();
   Result<void> choose_form();

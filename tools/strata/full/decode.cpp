@@ -119,6 +119,12 @@ void note_prompts(const DecodeSession& session) {
   if (!session.no_prompt_step().empty()) notice("note: prompts went token by token: {}\n", session.no_prompt_step());
 }
 
+/// The step of prompts is made at the start, and only for prompts that go through it.
+void leave_out_unused(DecodeOptions& options, const Tokens& prompts) {
+  for (const std::vector<int>& prompt : prompts)
+    if (static_cast<int64_t>(prompt.size()) < options.least_prompt) options.prompt_rows = 1;
+}
+
 /// What is made, as it is made; with --json all of it is printed at the end.
 class Printed {
  public:
@@ -154,6 +160,7 @@ std::optional<StepTimes> step_times(const DecodeSession& session, double bandwid
 
 Result<int> decode_on_gpu(const DecodeCommand& options, DecodeRequest& request, CommandWeights& weights) {
   STRATA_TRY(DecodeOptions session_options, session_options_of(options, request.batch(), request.capacity));
+  leave_out_unused(session_options, request.prompts);
   STRATA_TRY(session_options.mode, mode_of(options));
   session_options.profile = !options.trace.empty();
   if (options.window == 0 && options.trace.empty())
@@ -170,9 +177,9 @@ Result<int> decode_on_gpu(const DecodeCommand& options, DecodeRequest& request, 
                                      target, request.config, [&] { return weights.get(); }, session_options));
   const StartTimes& start = session->start_times();
   notice(
-      "ready after {:.1f} s: step {:.1f}, weights {:.1f}, their memory {:.1f}, timing {:.1f}\n"
+      "ready after {:.1f} s: step {:.1f}, weights {:.1f}, their memory {:.1f}, timing {:.1f}, prompts {:.1f}\n"
       "{} tasks a step, {} registers, {} bytes spilled, ring {} KB, scratch {} KB, window {} KB, ahead {} KB\n",
-      start.all(), start.step, start.weights, start.memory, start.choice, session->plan().tasks.size(),
+      start.all(), start.step, start.weights, start.memory, start.choice, start.prompts, session->plan().tasks.size(),
       target.registers(session->form()).registers, target.registers(session->form()).spilled_bytes,
       session->shape().ring_bytes / 1024, session->shape().scratch_bytes / 1024, session->shape().window_bytes / 1024,
       session->shape().ahead_bytes / 1024);
@@ -209,18 +216,22 @@ Result<int> decode_on_gpu(const DecodeCommand& options, DecodeRequest& request, 
   if (times && !options.json)
     fmt::print("{:.4f} ms a token, floor {:.4f} ms, ratio {:.3f}\n", times->ms, times->floor_ms,
                times->ms / times->floor_ms);
-  nlohmann::json report{
-      {"device", device->name()},
-      {"tokens", made},
-      {"start_seconds", start.all()},
-      {"start", {{"step", start.step}, {"weights", start.weights}, {"memory", start.memory}, {"choice", start.choice}}},
-      {"mode", name_of(session->form())},
-      {"read_bandwidth", bandwidth},
-      {"calibrated", is_calibrated},
-      {"window", session->shape().window_bytes},
-      {"ahead", session->shape().ahead_bytes},
-      {"prompt_positions", session->prompt_positions()},
-      {"prompt_seconds", session->prompt_seconds()}};
+  nlohmann::json report{{"device", device->name()},
+                        {"tokens", made},
+                        {"start_seconds", start.all()},
+                        {"start",
+                         {{"step", start.step},
+                          {"weights", start.weights},
+                          {"memory", start.memory},
+                          {"choice", start.choice},
+                          {"prompts", start.prompts}}},
+                        {"mode", name_of(session->form())},
+                        {"read_bandwidth", bandwidth},
+                        {"calibrated", is_calibrated},
+                        {"window", session->shape().window_bytes},
+                        {"ahead", session->shape().ahead_bytes},
+                        {"prompt_positions", session->prompt_positions()},
+                        {"prompt_seconds", session->prompt_seconds()}};
   if (timeline)
     report["trace"] = {{"step_us", timeline->length},
                        {"loaded_bytes", timeline->bytes},
@@ -255,6 +266,7 @@ void report_host(const DecodeCommand& command, const Tokens& made, std::string_v
 /// By the device code that a GPU would run, with few workers.
 Result<int> decode_by_host_kernel(const DecodeCommand& command, DecodeRequest& request, CommandWeights& weights) {
   STRATA_TRY(DecodeOptions session_options, session_options_of(command, request.batch(), request.capacity));
+  leave_out_unused(session_options, request.prompts);
   STRATA_TRY(session_options.mode, mode_of(command));
   if (session_options.mode == DecodeMode::Auto) session_options.mode = DecodeMode::Megakernel;  // no times to choose by
   session_options.profile = !command.trace.empty();
