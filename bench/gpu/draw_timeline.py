@@ -55,9 +55,10 @@ def bandwidth(events, begin, end):
         for n in range(first, PARTS if bytes_of_load else 0):
             low, high = begin + n * part, begin + (n + 1) * part
             shared = min(event["ts"] + length, high) - max(event["ts"], low)
-            if shared <= 0:
+            if low >= event["ts"] + length:
                 break
-            found[n] += bytes_of_load * shared / length / part / 1e6
+            if shared > 0:  # the first part may lie before, by rounding
+                found[n] += bytes_of_load * shared / length / part / 1e6
     return found
 
 

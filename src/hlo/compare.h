@@ -11,7 +11,7 @@ namespace strata::hlo {
 /// At which magnitude units in the last place are measured.
 enum class Unit : uint8_t {
   Element,  ///< at the element and, up to 4, at the array's largest: large values do not hide small ones
-  Array,    ///< at the array's largest: for what has errors of one size in all elements (has_transforms)
+  Array,    ///< at the array's largest: for what has errors of one size in all elements (terms.h, transformed_results)
 };
 
 /// Nothing if the literals agree: equal shapes except for layouts, equal integers, and floats within a few units in the

@@ -12,6 +12,7 @@
 namespace strata::hlo {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
 
 Literal array(const std::vector<float>& values) {
@@ -37,17 +38,23 @@ TEST(Compare, AtTheArrayAllElementsHaveTheLargestOnesBound) {
   EXPECT_THAT(found({1.001F}, {1.0F}, 1, Unit::Array), HasSubstr("at 0"));
 }
 
-TEST(Compare, TransformsAreFoundInEveryComputation) {
-  const auto has = [](const std::string& text) {
+TEST(Compare, ResultsOfTransformsAreFound) {
+  const auto found = [](const std::string& text) {
     const auto module = parse_module(text, "transforms.hlo");
     EXPECT_TRUE(module) << module.error().to_string();
-    return module && has_transforms(**module);
+    return module ? transformed_results(**module) : std::vector<bool>();
   };
-  EXPECT_FALSE(has("ENTRY e { a = f32[8] parameter(0)\n ROOT r = f32[8] negate(a)\n}"));
-  EXPECT_TRUE(has("ENTRY e { a = c64[8] parameter(0)\n ROOT r = c64[8] fft(a), fft_type=FFT, fft_length={8}\n}"));
-  EXPECT_TRUE(
-      has("called { a = c64[8] parameter(0)\n ROOT r = c64[8] fft(a), fft_type=FFT, fft_length={8}\n}\n"
-          "ENTRY e { a = c64[8] parameter(0)\n ROOT r = c64[8] call(a), to_apply=called\n}"));
+  const std::string transform = "c64[8] fft(a), fft_type=FFT, fft_length={8}\n";
+  EXPECT_THAT(found("ENTRY e { a = f32[8] parameter(0)\n ROOT r = f32[8] negate(a)\n}"), ElementsAre(false));
+  EXPECT_THAT(found("ENTRY e { a = c64[8] parameter(0)\n ROOT r = " + transform + "}"), ElementsAre(true));
+  EXPECT_THAT(found("ENTRY e { a = c64[8] parameter(0)\n f = " + transform +
+                    " n = c64[8] negate(a)\n s = c64[8] add(f, n)\n "
+                    "ROOT t = (c64[8], c64[8], c64[8]) tuple(n, s, f)\n}"),
+              ElementsAre(false, true, true));
+  EXPECT_THAT(found("called { a = c64[8] parameter(0)\n ROOT r = " + transform +
+                    "}\nENTRY e { a = c64[8] parameter(0)\n c = c64[8] call(a), to_apply=called\n "
+                    "ROOT t = (c64[8], c64[8]) tuple(a, c)\n}"),
+              ElementsAre(false, true));
 }
 
 }  // namespace

@@ -60,11 +60,29 @@ int64_t most_terms(const Module& module) {
   return std::max(most, longest_scan_recursion(module));
 }
 
-bool has_transforms(const Module& module) {
-  return std::any_of(module.computations.begin(), module.computations.end(), [](const Computation& computation) {
-    return std::any_of(computation.instructions.begin(), computation.instructions.end(),
-                       [](const Instruction& it) { return it.opcode == Opcode::Fft; });
-  });
+std::vector<bool> transformed_results(const Module& module) {
+  // Computations that are called stand before those that call them, and operands before their users.
+  std::vector<bool> has(module.computations.size());
+  std::vector<bool> reached;
+  for (size_t c = 0; c < module.computations.size(); ++c) {
+    const Computation& computation = module.computations[c];
+    std::vector<bool> here(computation.instructions.size());
+    for (size_t i = 0; i < here.size(); ++i) {
+      const Instruction& it = computation.instructions[i];
+      here[i] =
+          it.opcode == Opcode::Fft ||
+          std::any_of(it.operands.begin(), it.operands.end(), [&](auto id) { return here[static_cast<size_t>(id)]; }) ||
+          std::any_of(it.called.begin(), it.called.end(), [&](auto id) { return has[static_cast<size_t>(id)]; });
+      has[c] = has[c] || here[i];
+    }
+    if (static_cast<ComputationId>(c) == module.entry) reached = std::move(here);
+  }
+  const Computation& entry = module.entry_computation();
+  const Instruction& root = entry.root_instruction();
+  if (root.opcode != Opcode::Tuple) return {reached[static_cast<size_t>(entry.root)]};
+  std::vector<bool> results;
+  for (const InstructionId id : root.operands) results.push_back(reached[static_cast<size_t>(id)]);
+  return results;
 }
 
 double slack_of_terms(int64_t terms) { return std::max(1.0, std::sqrt(static_cast<double>(terms) / 64)); }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "hlo/hlo.h"
 
@@ -17,9 +18,10 @@ int64_t terms_of(const Computation& computation, const Instruction& it);
 /// (scan_recursion.h) anywhere in the module; at least 1.
 int64_t most_terms(const Module& module);
 
-/// Whether the module has a Fourier transform. Each element of its result has the rounding errors of all that it
-/// transforms, so they are of one size in all elements, however small an element is.
-bool has_transforms(const Module& module);
+/// Which results come from a Fourier transform: of each operand where the root is a tuple, else of the one result. Each
+/// element of a transform has the rounding errors of all that is transformed, so they are of one size in all elements,
+/// however small an element is. All results of a loop, branch or call with a transform in it count.
+std::vector<bool> transformed_results(const Module& module);
 
 /// By how much tolerances of single operators grow where sums have this many terms: the roundings of a chain of n
 /// additions add up to about √n of one. 1 up to 64 terms.

@@ -41,9 +41,9 @@ class InterruptWatch {
       if (signal <= 0) continue;
       if (!begun_ || signal_ != 0) end_by(signal);
       signal_ = signal;
-      source.request_stop();
       notice("\n{}: finishing with what there is; a second signal ends it at once\n",
              signal == SIGINT ? "interrupted" : "terminated");
+      source.request_stop();
     }
   }
 
