@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "hlo/batch_loop_products.h"
+#include "hlo/drop_decided.h"
 #include "hlo/drop_identities.h"
 #include "hlo/fold_constants.h"
 #include "hlo/fold_interior_pads.h"
@@ -48,7 +49,8 @@ hlo::Module with_free_layouts(hlo::Module flat, const hlo::Module& original, boo
 
 hlo::Module flattened(const hlo::Module& module, bool one_kernel) {
   if (module.fusion) return hlo::inline_calls(module);
-  const auto flat = hlo::fold_interior_pads(hlo::drop_identities(hlo::fold_constants(hlo::inline_calls(module))));
+  const auto flat =
+      hlo::fold_interior_pads(hlo::drop_identities(hlo::drop_decided(hlo::fold_constants(hlo::inline_calls(module)))));
   return one_kernel ? flat
                     : hlo::batch_loop_products(
                           hlo::wrap_concatenations(hlo::stack_pieces(hlo::join_updates(hlo::merge_scatters(flat)))));
