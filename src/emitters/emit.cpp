@@ -74,6 +74,12 @@ Result<Lowered> lowered(EmittedFusion::Body& body, Processor processor,
   return result;
 }
 
+/// The plan of a fusion with these options.
+Result<Plan> plan_of(Fusion fusion, const EmitOptions& options) {
+  fusion.overwrites = options.overwrites;
+  return choose_plan(fusion, options.only);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<llvm::Module>> EmittedFusion::block_module(llvm::LLVMContext& context, bool on_gpu) const {
@@ -181,9 +187,7 @@ Result<void> EmittedFusion::run_on_cpu(std::span<const void* const> inputs, std:
 Result<EmittedFusion> emit_fusion(const hlo::Module& module, hlo::ComputationId computation, const std::string& name,
                                   const EmitOptions& options) {
   const std::optional<hlo::Module> known = with_known_functions(module, computation);
-  STRATA_TRY(
-      const Plan plan,
-      choose_plan({known ? *known : module, computation, options.target, true, options.overwrites}, options.only));
+  STRATA_TRY(const Plan plan, plan_of({known ? *known : module, computation, options.target}, options));
   EmittedFusion fusion;
   fusion.name_ = fusion.module_name_ = name;
   fusion.decision_ = plan.decision;
@@ -213,9 +217,7 @@ Result<EmittedFusion> emit_like(const EmittedFusion& like, const hlo::Module& mo
                                 const std::string& name) {
   const EmitOptions& options = like.body_->options;
   const std::optional<hlo::Module> known = with_known_functions(module, computation);
-  STRATA_TRY(
-      const Plan plan,
-      choose_plan({known ? *known : module, computation, options.target, true, options.overwrites}, options.only));
+  STRATA_TRY(const Plan plan, plan_of({known ? *known : module, computation, options.target}, options));
   EmittedFusion fusion = like;
   fusion.name_ = name;
   fusion.decision_ = plan.decision;
