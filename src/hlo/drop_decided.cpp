@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "hlo/entry_rewriter.h"
-#include "hlo/evaluate.h"
+#include "hlo/evaluate_operator.h"
 
 namespace strata::hlo {
 namespace {
@@ -102,22 +102,15 @@ class Decider : EntryRewriter {
   /// One number of numbers that are the same everywhere.
   std::optional<InstructionId> computed(const Instruction& it) {
     if (it.shape.element_count() == 1) return std::nullopt;  // fold_constants.h
-    Module alone;
-    Computation& computation = alone.computations.emplace_back();
-    alone.name = computation.name = "number";
-    alone.entry = 0;
     Instruction one = it;
     one.shape = array_shape(it.shape.type, {});
-    for (InstructionId& operand : one.operands) {
-      const std::optional<Literal> value = everywhere(operand);
-      if (!value) return std::nullopt;
-      computation.instructions.push_back(
-          {entry_[operand].name, Opcode::Constant, value->shape(), {}, {}, ConstantAttributes{*value, false}, {}});
-      operand = static_cast<InstructionId>(computation.instructions.size()) - 1;
+    std::vector<Literal> operands;
+    for (const InstructionId operand : it.operands) {
+      const std::optional<Literal> known = everywhere(operand);
+      if (!known) return std::nullopt;
+      operands.push_back(*known);
     }
-    computation.instructions.push_back(std::move(one));
-    computation.root = static_cast<InstructionId>(computation.instructions.size()) - 1;
-    const Result<Literal> value = evaluate(alone, {});
+    const Result<Literal> value = evaluate_operator(std::move(one), operands);
     return value ? std::optional(spread(it, *value)) : std::nullopt;
   }
 };

@@ -4,7 +4,7 @@
 #include <map>
 
 #include "hlo/entry_rewriter.h"
-#include "hlo/evaluate.h"
+#include "hlo/evaluate_operator.h"
 
 namespace strata::hlo {
 namespace {
@@ -133,25 +133,10 @@ class ConstantFolder : EntryRewriter {
 
   /// Of an instruction of the new entry whose operands are known.
   Result<Literal> value_of(const Instruction& it) {
-    Module alone;
-    Computation& computation = alone.computations.emplace_back();
-    alone.name = computation.name = "constant";
-    alone.entry = 0;
-    Instruction folded = it;
-    for (InstructionId& operand : folded.operands) {
-      const Instruction& read = entry_[operand];
-      computation.instructions.push_back({read.name,
-                                          Opcode::Constant,
-                                          read.shape,
-                                          {},
-                                          {},
-                                          ConstantAttributes{known(operand)->value.with_shape(read.shape), false},
-                                          {}});
-      operand = static_cast<InstructionId>(computation.instructions.size()) - 1;
-    }
-    computation.instructions.push_back(std::move(folded));
-    computation.root = static_cast<InstructionId>(computation.instructions.size()) - 1;
-    return evaluate(alone, {});
+    std::vector<Literal> operands;
+    for (const InstructionId operand : it.operands)
+      operands.push_back(known(operand)->value.with_shape(entry_[operand].shape));
+    return evaluate_operator(it, operands);
   }
 
   std::vector<bool> results_;             ///< by instruction of `from_`
