@@ -112,6 +112,22 @@ void repeat_elements(hlo::Literal& array, Random& random) {
   }
 }
 
+/// By the interpreter, of the changed module, and by the kernels of the one that is given.
+void expect_the_same_results(const hlo::Module& module, const hlo::Module& changed, const Target& target) {
+  const auto arguments = hlo::typical_arguments(module.entry_computation(), 7);
+  const auto expected = hlo::evaluate(module, arguments);
+  const auto actual = hlo::evaluate(changed, arguments);
+  ASSERT_TRUE(expected && actual);
+  EXPECT_EQ(hlo::difference(*actual, *expected, 512).value_or(""), "");
+  EmitOptions options;
+  options.target = target;
+  const auto program = emit_program(module, options);
+  ASSERT_TRUE(program) << program.error().to_string();
+  const auto run = run_on_cpu(*program, arguments);
+  ASSERT_TRUE(run) << run.error().to_string();
+  EXPECT_EQ(hlo::difference(*run, *expected, 512).value_or(""), "");
+}
+
 TEST(ShareLongReductions, ComputeTheSame) {
   const Target target = small_target();
   const struct {
@@ -198,18 +214,7 @@ TEST(ShareLongReductions, AtomicOnesWhereTheyWouldLoseThat) {
     EXPECT_NE(printed.find("s.of.parts = "), std::string::npos) << printed;
     EXPECT_NE(printed.find("m.of.parts = "), std::string::npos) << printed;
     EXPECT_EQ(printed.find("other.of.parts = "), std::string::npos) << printed;
-    const auto arguments = hlo::typical_arguments((*module)->entry_computation(), 7);
-    const auto expected = hlo::evaluate(**module, arguments);
-    const auto actual = hlo::evaluate(*changed, arguments);
-    ASSERT_TRUE(expected && actual);
-    EXPECT_EQ(hlo::difference(*actual, *expected, 512).value_or(""), "");
-    EmitOptions options;
-    options.target = target;
-    const auto program = emit_program(**module, options);
-    ASSERT_TRUE(program) << program.error().to_string();
-    const auto run = run_on_cpu(*program, arguments);
-    ASSERT_TRUE(run) << run.error().to_string();
-    EXPECT_EQ(hlo::difference(*run, *expected, 512).value_or(""), "");
+    expect_the_same_results(**module, *changed, target);
   }
 }
 
@@ -245,18 +250,7 @@ TEST(ShareLongReductions, AtomicOnesBesideOthersReadTheSameOnce) {
     EXPECT_NE(printed.find("p.of.parts = "), std::string::npos) << printed;
     EXPECT_NE(printed.find("m.of.parts = "), std::string::npos) << printed;
     EXPECT_EQ(printed.find("s.of.parts = "), std::string::npos) << printed;
-    const auto arguments = hlo::typical_arguments((*module)->entry_computation(), 7);
-    const auto expected = hlo::evaluate(**module, arguments);
-    const auto actual = hlo::evaluate(changed, arguments);
-    ASSERT_TRUE(expected && actual);
-    EXPECT_EQ(hlo::difference(*actual, *expected, 512).value_or(""), "");
-    EmitOptions options;
-    options.target = target;
-    const auto program = emit_program(**module, options);
-    ASSERT_TRUE(program) << program.error().to_string();
-    const auto run = run_on_cpu(*program, arguments);
-    ASSERT_TRUE(run) << run.error().to_string();
-    EXPECT_EQ(hlo::difference(*run, *expected, 512).value_or(""), "");
+    expect_the_same_results(**module, changed, target);
   }
 }
 
