@@ -59,7 +59,6 @@ double bytes_of(const hlo::Shape& shape) {
   return sum;
 }
 
-/// Arguments and the result, without which nothing runs.
 /// Results of Fourier transforms have errors of one size in all elements.
 std::optional<std::string> first_difference(const hlo::Module& module, const Literal& actual, const Literal& expected,
                                             double slack) {
@@ -74,6 +73,7 @@ std::optional<std::string> first_difference(const hlo::Module& module, const Lit
   return std::nullopt;
 }
 
+/// Arguments and the result, without which nothing runs.
 Result<void> check_memory(const hlo::Computation& entry) {
   double bytes = bytes_of(entry.root_instruction().shape);
   for (hlo::InstructionId id : entry.parameters) bytes += bytes_of(entry[id].shape);
