@@ -14,6 +14,7 @@
 #include "emitters/library/unbatched_products.h"
 #include "hlo/compute.h"
 #include "hlo/entry_rewriter.h"
+#include "hlo/indexing/evaluations.h"
 
 namespace strata::emitters {
 namespace {
@@ -70,13 +71,16 @@ class Preparer : hlo::EntryRewriter {
     return all;
   }
 
-  /// Whether threads compute the products of so many terms of a result in less time than it takes to write it: then the
-  /// result is best not written at all, but computed where it is read.
+  /// Whether threads compute the products of so many terms of a result in less time than a kernel takes that writes it:
+  /// then the result is best not written at all, but computed where it is read. Sums of more terms are not computed
+  /// there (indexing::is_long_reduction).
   bool has_few_terms(const Shape& result, int64_t terms) const {
     constexpr double kOperationsOfTerm = 4;
-    return use_ == LibraryUse::WhereFaster &&
-           static_cast<double>(terms) * kOperationsOfTerm / (target_.rates.scalar_rate / 2) <
-               hlo::byte_width(result.type) / target_.rates.memory_bandwidth;
+    const auto results = static_cast<double>(result.element_count());
+    const double computing = results * static_cast<double>(terms) * kOperationsOfTerm / (target_.rates.scalar_rate / 2);
+    const double writing = results * hlo::byte_width(result.type) / target_.rates.memory_bandwidth;
+    return use_ == LibraryUse::WhereFaster && terms <= indexing::kFewTerms &&
+           computing < target_.kernel_seconds() + writing;
   }
 
   /// Whether a product is of vectors, or has one term, or few.

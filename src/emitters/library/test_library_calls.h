@@ -68,13 +68,15 @@ class LibraryCallsTest : public FakeDriverTest {
   }
 
   /// How a module's steps on the fake GPU differ from the interpreter; empty if they do not.
-  std::string checked(const hlo::Module& module, uint64_t seed, double slack = 4) {
+  std::string checked(const hlo::Module& module, uint64_t seed, double slack = 4,
+                      LibraryUse use = LibraryUse::WherePossible) {
     libraries_ = 0;
     const auto arguments = hlo::typical_arguments(module.entry_computation(), seed);
     const auto expected = hlo::evaluate(module, arguments);
     if (!expected) return expected.error().to_string();
-    auto program = emit_program(module, {}, LibraryUse::WherePossible);
+    auto program = emit_program(module, {}, use);
     if (!program) return program.error().to_string();
+    steps_ = std::ssize(program->steps);
     for (const ProgramStep& step : program->steps) libraries_ += step.library ? 1 : 0;
     explained_ = explain(*program);
     const auto runner = GpuRunner::load(*device_, *std::move(program), {}, [](const EmittedFusion& fusion) {
@@ -93,6 +95,7 @@ class LibraryCallsTest : public FakeDriverTest {
 
   std::unique_ptr<GpuDevice> device_;
   int libraries_ = 0;
+  std::ptrdiff_t steps_ = 0;
   std::string explained_;
   std::vector<std::string> notes_;
 };
