@@ -33,12 +33,12 @@ class DecodeImageBuilder {
   DecodeImageBuilder(const ModelConfig& config, const DecoderShape& shape, const Machine& machine, const Target& target,
                      const PromptRows& rows)
       : own_(config),
-        c_(task_sizes(config, machine.workers)),
+        c_(task_sizes(config, machine.workers, machine.rates)),
         shape_(shape),
         machine_(machine),
         target_(target),
         rows_(rows),
-        tasks_{.workers = machine.workers, .splits = rows.splits, .keys = rows.keys} {}
+        tasks_{.workers = machine.workers, .splits = rows.splits, .keys = rows.keys, .rates = machine.rates} {}
 
   Result<DecodeImage> run() {
     STRATA_CHECK(check());

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "megakernel/decode/step_parts.h"
+#include "megakernel/decode/step_plan.h"
 #include "megakernel/models/test_models.h"
 #include "megakernel/runtime/core/program.h"
 #include "megakernel/runtime/cuda/source.h"
@@ -262,6 +263,32 @@ TEST(DecodeImage, OfPromptsCompilesForItsTarget) {
       compile_cuda_code(image->text(names), targets().back(), true, kSpilled, nullptr, static_cast<int>(names.size()));
   ASSERT_TRUE(graph) << graph.error().to_string();
   EXPECT_LE(graph->use.registers, 112);
+}
+
+TEST(StepPlan, IsMadeByTheRatesOfTheTarget) {
+  const ModelConfig config = small_config(ModelFamily::Llama);
+  const DecodeOptions options{.batch = 1, .capacity = 512};
+  Target slow = default_target();
+  slow.rates.stream_bandwidth /= 2;
+  slow.rates.counter_event *= 3;
+  const auto built_in = plan_step(config, options, default_target()), measured = plan_step(config, options, slow);
+  ASSERT_TRUE(built_in && measured);
+  EXPECT_EQ(measured->machine.rates, slow.rates);
+  EXPECT_DOUBLE_EQ(measured->compiled.estimate.floor, 2 * built_in->compiled.estimate.floor);
+  EXPECT_GT(measured->compiled.estimate.seconds, built_in->compiled.estimate.seconds);
+}
+
+TEST(DecodeImage, CutsProductsByTheRatesOfTheMachine) {
+  const auto stages = [](const Machine& machine) {
+    const auto image = decode_image(*preset_config("llama-3.2-1b"), {1, 512}, machine, default_target());
+    EXPECT_TRUE(image) << image.error().to_string();
+    int64_t sum = 0;
+    for (const Operator& op : image->operators.operators) sum += op.cost.stages;
+    return sum;
+  };
+  Machine quick;  // an iteration takes no time but that of its bytes, so the last one is as short as it can be
+  quick.rates.stage_push = quick.rates.least_stage = quick.rates.warp_iteration = 0;
+  EXPECT_GT(stages(quick), 2 * stages({}));
 }
 
 TEST(DecodeImage, SaysWhatItDoesNotTake) {

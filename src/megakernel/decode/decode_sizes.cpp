@@ -49,8 +49,8 @@ int64_t filled_size(int64_t size, int64_t unit, int64_t least, int64_t workers, 
 
 }  // namespace
 
-ModelConfig task_sizes(const ModelConfig& config, int64_t workers) {
-  const ProductLimits limits{.workers = workers};
+ModelConfig task_sizes(const ModelConfig& config, int64_t workers, const Rates& rates) {
+  const ProductLimits limits{.workers = workers, .rates = rates};
   const auto seconds = [&](const std::vector<int64_t>& columns, int64_t terms) {
     const ProductCut cut = cut_product(columns, terms, limits);
     return cut.tasks == 0 ? std::numeric_limits<double>::infinity() : cut.seconds;

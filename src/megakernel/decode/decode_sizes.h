@@ -9,13 +9,14 @@
 #include <cstdint>
 #include <vector>
 
+#include "machine/rates.h"
 #include "megakernel/models/weights.h"
 
 namespace strata::megakernel {
 
-/// The model with the sizes that tasks of so many workers compute with. Its own sizes stay where tasks take them and no
-/// larger ones make its products faster (models/product_cut.h).
-ModelConfig task_sizes(const ModelConfig& config, int64_t workers);
+/// The model with the sizes that tasks of so many workers, on a machine of such rates, compute with. Its own sizes stay
+/// where tasks take them and no larger ones make its products faster (models/product_cut.h).
+ModelConfig task_sizes(const ModelConfig& config, int64_t workers, const Rates& rates = {});
 
 /// Error (Unsupported), with the remedy, for what stays: head_dim and hidden_size, and a batch with more sequences than
 /// a step takes.

@@ -35,6 +35,7 @@ Result<void> label_operators(const std::vector<std::string>& named, OperatorGrap
 Result<StepPlan> plan_step(const ModelConfig& config, const DecodeOptions& options, const Target& target) {
   StepPlan step;
   step.machine = options.machine;
+  step.machine.rates = target.rates;
   // Without tasks that are just in time there are no schedulers.
   const bool has_schedulers = !options.without.ahead_of_time.empty();
   const int others = has_schedulers ? (step.machine.schedulers + kBlockSchedulers - 1) / kBlockSchedulers : 0;

@@ -175,7 +175,8 @@ class OperatorWriter {
                                .warps = tasks_.warps,
                                .stage_bytes = tasks_.stage_bytes,
                                .columns = most_columns(),
-                               .terms = most_terms()};
+                               .terms = most_terms(),
+                               .rates = tasks_.rates};
     const ProductCut cut = cut_product(sizes, terms, limits);
     if (cut.tasks == 0) {
       return with_remedy(unsupported("{}: {} terms of {} columns cannot be cut into iterations of at most {} bytes and "

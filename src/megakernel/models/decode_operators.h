@@ -22,6 +22,7 @@
 #include <string>
 #include <vector>
 
+#include "machine/rates.h"
 #include "megakernel/models/decoder_program.h"
 #include "superopt/codegen/block_code.h"
 
@@ -37,6 +38,7 @@ struct DecodeTasks {
   int64_t scratch_bytes = 65536;
   int64_t splits = 0;  ///< of attention; 0: as many as the workers take
   int64_t keys = 0;    ///< of an iteration of attention; 0: keys_of_iteration()'s
+  Rates rates{};       ///< of the target, which products are cut by
 };
 
 /// One block graph. A tensor has one name in all operators and parts. What attention hands to combine is in f32, the

@@ -11,20 +11,6 @@ constexpr int64_t kProductDepth = 16;  // terms of a tensor core instruction
 constexpr int64_t kElementBytes = 2;
 constexpr int64_t kWordColumns = 4;  // of a tagged word: tasks write whole words of a row
 
-// Of an H200, 2026-11-28 (docs/benchmarks-decoding.md); on other GPUs cuts are as right, but may not be the fastest.
-// A worker's share of the bandwidth is 4.39 TB/s over 128; stages of 2 KB came every 250 ns, and stages of 12 KB took
-// 5 % longer in all than those of 16.
-constexpr double kLoadedBytes = 34.3e9;  // per second
-constexpr double kPush = 80e-9;          // of a stage, besides its bytes
-constexpr double kLeastPush = 250e-9;
-// What a warp takes for an iteration, and for its bytes; estimated from the code.
-constexpr double kIteration = 300e-9;
-constexpr double kComputedBytes = 32e9;  // per second
-// Between the tasks of a worker, besides what loads and computes take.
-constexpr double kTask = 0.5e-6;
-// Weights that fit the ring are there before activations come, so only computing takes time then. Otherwise what is
-// computed while weights come takes none, but for the last iteration.
-constexpr int64_t kRingBytes = 131072;
 constexpr double kWorthEqualWarps = 1.05;
 
 }  // namespace
@@ -37,7 +23,7 @@ ProductCut cut_product(const std::vector<int64_t>& sizes, int64_t terms, const P
   const int64_t rounds = (cut.tasks + limits.workers - 1) / limits.workers;
   cut.terms = terms_of_iteration(terms, columns, limits, rounds);
   if (cut.terms == 0) return {};
-  cut.seconds = worker_seconds(terms, columns, cut.terms, limits.warps, rounds);
+  cut.seconds = worker_seconds(terms, columns, cut.terms, rounds, limits);
   return cut;
 }
 
@@ -74,16 +60,20 @@ int64_t greatest_divisor(int64_t count, int64_t most) {
 
 int64_t warps_of_loop(int64_t loop, int64_t warps) { return greatest_divisor(warps, loop); }
 
-double worker_seconds(int64_t terms, int64_t columns, int64_t cut, int64_t warps, int64_t rounds) {
-  const int64_t iterations = terms / cut, taking = warps_of_loop(iterations, warps);
+double worker_seconds(int64_t terms, int64_t columns, int64_t cut, int64_t rounds, const ProductLimits& limits) {
+  const Rates& rates = limits.rates;
+  const double share = std::min(rates.memory_bandwidth / static_cast<double>(limits.workers), rates.worker_bandwidth);
+  const int64_t iterations = terms / cut, taking = warps_of_loop(iterations, limits.warps);
   const int64_t of_warp = (iterations + taking - 1) / taking;
   const auto stage = static_cast<double>(cut * columns * kElementBytes);
-  const double iteration = kIteration + stage / kComputedBytes,
-               load = std::max(kLeastPush, kPush + stage / kLoadedBytes);
+  const double iteration = rates.warp_iteration + stage / rates.warp_bandwidth,
+               load = std::max(rates.least_stage, rates.stage_push + stage / share);
   const double computed = static_cast<double>(rounds * of_warp) * iteration;
   const double loaded = static_cast<double>(rounds * iterations) * load;
-  const double begun = static_cast<double>(rounds) * kTask;
-  if (rounds * terms * columns * kElementBytes <= kRingBytes) return begun + computed;
+  const double begun = static_cast<double>(rounds) * rates.task_start;
+  // Weights that are there before activations come take only the time of computing. Otherwise what is computed while
+  // weights come takes none, but for the last iteration.
+  if (rounds * terms * columns * kElementBytes <= limits.ring_bytes) return begun + computed;
   return begun + std::max(loaded, computed) + iteration;
 }
 
@@ -99,7 +89,7 @@ int64_t terms_of_iteration(int64_t terms, int64_t columns, const ProductLimits& 
   const int64_t most = std::min({limits.stage_bytes / (kElementBytes * columns), limits.terms, terms / 2});
   for (int64_t cut = most / kProductDepth * kProductDepth; cut > 0; cut -= kProductDepth) {
     if (terms % cut != 0) continue;
-    const double seconds = worker_seconds(terms, columns, cut, limits.warps, rounds);
+    const double seconds = worker_seconds(terms, columns, cut, rounds, limits);
     any.offer(cut, seconds);
     if (terms / cut % limits.warps == 0) equal.offer(cut, seconds);
   }

@@ -7,14 +7,18 @@
 #include <limits>
 #include <vector>
 
+#include "machine/rates.h"
+
 namespace strata::megakernel {
 
 struct ProductLimits {
   int64_t workers = 128;
   int64_t warps = 8;                                    ///< of a task
   int64_t stage_bytes = 16384;                          ///< at most
+  int64_t ring_bytes = 131072;                          ///< of weights that may come before activations do
   int64_t columns = 512;                                ///< of a task, at most
   int64_t terms = std::numeric_limits<int64_t>::max();  ///< of an iteration, at most
+  Rates rates{};                                        ///< of the target
 };
 
 struct ProductCut {
@@ -46,6 +50,6 @@ int64_t greatest_divisor(int64_t count, int64_t most);
 int64_t warps_of_loop(int64_t loop, int64_t warps);
 
 /// What `rounds` of tasks of so many columns take a worker, where an iteration has `cut` of the `terms`.
-double worker_seconds(int64_t terms, int64_t columns, int64_t cut, int64_t warps, int64_t rounds);
+double worker_seconds(int64_t terms, int64_t columns, int64_t cut, int64_t rounds, const ProductLimits& limits);
 
 }  // namespace strata::megakernel

@@ -66,7 +66,8 @@ TEST(TermsOfIteration, TakeLittleLongerThanAnyOther) {
     ASSERT_LE(chosen * columns * 2, 16384);
     for (int64_t cut = 16; cut <= terms / 2 && cut * columns * 2 <= 16384; cut += 16) {
       if (terms % cut != 0) continue;
-      EXPECT_LE(worker_seconds(terms, columns, chosen, 8, 1), 1.05 * worker_seconds(terms, columns, cut, 8, 1)) << cut;
+      EXPECT_LE(worker_seconds(terms, columns, chosen, 1, {}), 1.05 * worker_seconds(terms, columns, cut, 1, {}))
+          << cut;
     }
   }
 }
@@ -77,6 +78,20 @@ TEST(CutProduct, TakesWideTasksOfLargeBatches) {
   const ProductLimits batch{.columns = 128, .terms = 96};
   EXPECT_EQ(cut_product({11264, 11264}, 4096, batch).tasks, 256);
   EXPECT_EQ(cut_product({11008, 11008}, 4096, batch).tasks, 344);
+}
+
+/// Where weights come too slowly for one to compute, a product takes as long as they do.
+TEST(CutProduct, IsPricedByTheRatesOfTheTarget) {
+  ProductLimits slow;
+  slow.rates.memory_bandwidth /= 4;
+  const std::vector<int64_t> sizes{128 * 256};
+  const double seconds = cut_product(sizes, 4096, slow).seconds;
+  const double loading = 128 * 256 * 4096 * 2 / slow.rates.memory_bandwidth;
+  EXPECT_GT(seconds, loading);
+  EXPECT_LT(seconds, 1.1 * loading);
+  EXPECT_GT(seconds, 3 * cut_product(sizes, 4096, {}).seconds);
+  // Few workers cannot load as much as memory gives.
+  EXPECT_GT(cut_product({256}, 65536, {.workers = 1}).seconds, 256 * 65536 * 2 / Rates{}.worker_bandwidth);
 }
 
 TEST(CutProduct, CountsTheRoundsOfTheBusiestWorker) {

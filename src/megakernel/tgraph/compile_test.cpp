@@ -367,8 +367,10 @@ TEST(Simulate, IsWhatOneCanReckon) {
   graph.operators = {first, second};
   Machine machine;
   machine.workers = 4;
-  machine.counter = {1e-6, 0.5e-6, 0};
-  machine.task_seconds = 1e-6;
+  machine.rates.counter_event = 1e-6;
+  machine.rates.counter_doubling = 0.5e-6;
+  machine.counter_at_full_memory = 0;
+  machine.rates.task_interval = 1e-6;
   CompileOptions options;
   options.choose_hand_offs = false;
   options.max_waits = 1;
@@ -376,7 +378,7 @@ TEST(Simulate, IsWhatOneCanReckon) {
   const double alone = 10e-6 + 0.02e-6 + 2e-6 + 3e-6;
   EXPECT_NEAR(compile(graph, machine, options)->estimate.seconds, alone, 1e-12);
   // Half of the bandwidth that they could take.
-  machine.bandwidth = 0.2e12;
+  machine.rates.stream_bandwidth = 0.2e12;
   const auto slow = compile(graph, machine, options);
   EXPECT_NEAR(slow->estimate.seconds, alone + 10e-6, 1e-12);
   EXPECT_NEAR(slow->estimate.floor, 20e-6, 1e-12);

@@ -162,7 +162,7 @@ class Decomposer {
       op.cost.stage_bytes = indexing::ceil_div(indexing::ceil_div(op.cost.constant_bytes, op.cost.stages), 16) * 16;
     // More activations than a worker has scratch memory for are brought in turns.
     op.cost.scratch_bytes = std::min(machine_.scratch_bytes, activations);
-    op.cost.seconds = static_cast<double>(activations) * machine_.workers / machine_.activation_bandwidth;
+    op.cost.seconds = static_cast<double>(activations) * machine_.workers / machine_.rates.activation_bandwidth;
   }
 
   Result<void> add_custom(const Operation& op) {

@@ -1,9 +1,11 @@
-// What the compiler of plans knows of a machine: workers, what they load, and how long an event takes. The default
-// rates are those of one H200; docs/benchmarks-decoding.md (Rates) says which were measured, when and how.
+// What the compiler of plans knows of a machine: how workers are divided and what they hold, and the rates of the
+// target (machine/rates.def), of which events take two each.
 #pragma once
 
 #include <cmath>
 #include <cstdint>
+
+#include "machine/rates.h"
 
 namespace strata::megakernel {
 
@@ -22,22 +24,20 @@ struct EventLatency {
 
 struct Machine {
   int workers = 128;
-  int schedulers = 16;                   ///< warps, of the multiprocessors that are no workers
-  double bandwidth = 4.69e12;            ///< of device memory, bytes per second
-  double worker_bandwidth = 0.1e12;      ///< the most that one worker gets of it
-  int64_t ring_bytes = 184320;           ///< of a worker's shared memory, that constants come through in stages
-  int64_t ring_stages = 32;              ///< pairs of barriers; half as many stages are in flight at most
-  int64_t window_bytes = 49152;          ///< in flight at most; a larger stage is in flight alone
-  int64_t scratch_bytes = 36864;         ///< of a worker's shared memory, for its compute team
-  double activation_bandwidth = 6.5e12;  ///< of the second-level cache, for what all workers read together; assumed
-  EventLatency counter{0.725e-6, 0.125e-6, 2.3};
-  EventLatency tagged{0.28e-6, 0.06e-6, 4.9};
-  double task_seconds = 3.3e-6;      ///< between two tasks that begin on a worker, however little they compute
-  double worker_hand_off = 0.05e-6;  ///< seconds, through shared memory of one worker; assumed
-  double dispatch = 0.8e-6;  ///< seconds, from a scheduler that sees an event to a worker with the task; assumed
+  int schedulers = 16;                  ///< warps, of the multiprocessors that are no workers
+  int64_t ring_bytes = 184320;          ///< of a worker's shared memory, that constants come through in stages
+  int64_t ring_stages = 32;             ///< pairs of barriers; half as many stages are in flight at most
+  int64_t window_bytes = 49152;         ///< in flight at most; a larger stage is in flight alone
+  int64_t scratch_bytes = 36864;        ///< of a worker's shared memory, for its compute team
+  Rates rates{};                        ///< of an H200, until a target's are taken (plan_step)
+  double counter_at_full_memory = 2.3;  ///< EventLatency::at_full_memory; docs/benchmarks-decoding.md (Rates)
+  double tagged_at_full_memory = 4.9;
   /// More activations for one consumer are not handed over in tagged words, which double their bytes. Where that costs
   /// more than a counter and its fence: between 96 and 128 KB (docs/benchmarks-decoding.md).
   int64_t tagged_bytes = 114'688;
+
+  EventLatency counter() const { return {rates.counter_event, rates.counter_doubling, counter_at_full_memory}; }
+  EventLatency tagged() const { return {rates.tagged_event, rates.tagged_doubling, tagged_at_full_memory}; }
 };
 
 }  // namespace strata::megakernel

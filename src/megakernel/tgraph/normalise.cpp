@@ -67,7 +67,7 @@ Result<Normalised> normalise(const TaskGraph& graph, int max_waits, const Machin
   const auto order = precedence.order();
   if (!order) return invalid("tasks wait for each other in a cycle");
   std::vector<double> own(result.graph.events.size(), 0);
-  for (size_t e : added) own[e] = machine.counter.seconds(static_cast<int64_t>(precedence.triggers[e].size()), 0);
+  for (size_t e : added) own[e] = machine.counter().seconds(static_cast<int64_t>(precedence.triggers[e].size()), 0);
   std::vector<double> by_task(precedence.waits.size(), 0), by_event(own.size(), -1);
   for (int task : *order) {
     for (int event : precedence.waits[static_cast<size_t>(task)]) {

@@ -32,7 +32,7 @@ class ListSchedule {
         operators_(operators),
         machine_(machine),
         precedence_(precedence_of(plan, /*queues=*/false)),
-        share_(std::min(machine.worker_bandwidth, machine.bandwidth / machine.workers)) {}
+        share_(std::min(machine.rates.worker_bandwidth, machine.rates.stream_bandwidth / machine.workers)) {}
 
   Result<std::vector<std::vector<int>>> run() {
     const auto order = precedence_.order();
@@ -76,14 +76,14 @@ class ListSchedule {
  private:
   double seconds_of(const Task& task) const {
     if (task.op < 0) return 0;
-    return std::max(operators_.operators[static_cast<size_t>(task.op)].cost.seconds, machine_.task_seconds);
+    return std::max(operators_.operators[static_cast<size_t>(task.op)].cost.seconds, machine_.rates.task_interval);
   }
   double bytes_of(const Task& task) const {
     return task.op < 0 ? 0
                        : static_cast<double>(operators_.operators[static_cast<size_t>(task.op)].cost.constant_bytes);
   }
   double latency(size_t event) const {
-    return machine_.counter.seconds(static_cast<int64_t>(precedence_.triggers[event].size()), 0);
+    return machine_.counter().seconds(static_cast<int64_t>(precedence_.triggers[event].size()), 0);
   }
 
   /// The longest path from the begin of each task to the end of the step.
@@ -108,7 +108,8 @@ class ListSchedule {
     double ready = 0;
     for (int event : task.waits) {
       const auto e = static_cast<size_t>(event);
-      ready = std::max(ready, event_end_[e] + (event_worker_[e] == worker ? machine_.worker_hand_off : latency(e)));
+      ready =
+          std::max(ready, event_end_[e] + (event_worker_[e] == worker ? machine_.rates.worker_hand_off : latency(e)));
     }
     return ready;
   }
@@ -131,7 +132,7 @@ class ListSchedule {
     int best = -1;
     Placement placed;
     if (task.mode == LaunchMode::JustInTime) {
-      placed = on({}, task, ready_at(task, kOther) + machine_.dispatch);
+      placed = on({}, task, ready_at(task, kOther) + machine_.rates.dispatch);
     } else {
       const double remote = ready_at(task, kOther);
       for (int w = 0; w < machine_.workers; ++w) {

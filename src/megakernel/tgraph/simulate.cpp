@@ -67,7 +67,7 @@ class Simulation {
     Estimate estimate;
     double bytes = 0;
     for (const Task& task : plan_.tasks) bytes += bytes_of(task);
-    estimate.floor = bytes / machine_.bandwidth;
+    estimate.floor = bytes / machine_.rates.stream_bandwidth;
     for (const Worker& worker : workers_) estimate.seconds = std::max(estimate.seconds, worker.free_at);
     const auto count = static_cast<double>(workers_.size());
     for (const Worker& worker : workers_) {
@@ -105,7 +105,7 @@ class Simulation {
     return cost == nullptr ? 0 : static_cast<double>(cost->constant_bytes);
   }
   double seconds_of(const Task& task) const {
-    return task.op < 0 ? 0 : std::max(cost_of(task)->seconds, machine_.task_seconds);
+    return task.op < 0 ? 0 : std::max(cost_of(task)->seconds, machine_.rates.task_interval);
   }
   /// The part of a task's time that its last load must be there for.
   double tail_of(const Task& task) const {
@@ -117,7 +117,8 @@ class Simulation {
 
   /// Of each worker that loads, bytes per second.
   double rate() const {
-    return std::min(machine_.worker_bandwidth, machine_.bandwidth / static_cast<double>(std::max(loaders_, 1)));
+    return std::min(machine_.rates.worker_bandwidth,
+                    machine_.rates.stream_bandwidth / static_cast<double>(std::max(loaders_, 1)));
   }
 
   /// Goes on to what happens next; false if nothing does.
@@ -157,7 +158,7 @@ class Simulation {
     for (int task : out_[static_cast<size_t>(event)]) {
       if (--waits_left_[static_cast<size_t>(task)] > 0) continue;
       if (plan_.tasks[static_cast<size_t>(task)].mode == LaunchMode::JustInTime) {
-        times_.push({now_ + machine_.dispatch, Kind::Dispatched, task});
+        times_.push({now_ + machine_.rates.dispatch, Kind::Dispatched, task});
       } else if (worker_of_[static_cast<size_t>(task)] >= 0) {
         advance(static_cast<size_t>(worker_of_[static_cast<size_t>(task)]));
       }
@@ -287,14 +288,14 @@ class Simulation {
   }
 
   double latency(const Event& event) const {
-    const double share = static_cast<double>(loaders_) * rate() / machine_.bandwidth;
+    const double share = static_cast<double>(loaders_) * rate() / machine_.rates.stream_bandwidth;
     switch (event.hand_off) {
       case HandOff::Counter:
-        return machine_.counter.seconds(event.triggers, share);
+        return machine_.counter().seconds(event.triggers, share);
       case HandOff::Tagged:
-        return machine_.tagged.seconds(event.triggers, share);
+        return machine_.tagged().seconds(event.triggers, share);
       case HandOff::Worker:
-        return machine_.worker_hand_off;
+        return machine_.rates.worker_hand_off;
     }
     return 0;
   }

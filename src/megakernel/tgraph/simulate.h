@@ -21,10 +21,10 @@ struct Estimate {
 /// Simulates one step of a plan that has queues (megakernel-design, section 4):
 /// - A worker loads the constants of its tasks in their order and computes the tasks in their order. Loads run ahead of
 ///   the task that computes until the ring is full of constants of tasks that have not begun.
-/// - Those that load share device memory's bandwidth evenly, none above Machine::worker_bandwidth.
+/// - Those that load share device memory's bandwidth evenly, none above Rates::worker_bandwidth.
 /// - A task ends TaskCost::seconds after its begin, or the time of one slot after its last load, whichever is later.
 /// - An event is active some time after its last trigger (EventLatency), by its hand-off and the memory's load then.
-/// - Tasks just in time go to the worker with the least to do, Machine::dispatch after their events are active, and run
+/// - Tasks just in time go to the worker with the least to do, Rates::dispatch after their events are active, and run
 ///   before those ahead of time. Tasks that wait for these (Task::after_just_in_time) load nothing before their events
 ///   are active.
 /// Error (InvalidInput) where tasks never run.
