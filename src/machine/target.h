@@ -12,6 +12,10 @@
 
 namespace strata {
 
+/// What the architectures of all targets have in common.
+inline constexpr int kMostBlockThreads = 1024;
+inline constexpr int64_t kMostThreadRegisters = 255;
+
 struct Target {
   std::string_view name;  ///< "sm_90a": NVRTC's architecture
   std::string_view gpu;   ///< the GPU that limits and rates are those of

@@ -6,11 +6,11 @@
 
 #include "emitters/backend/cpu_block.h"
 #include "emitters/backend/cpu_code.h"
+#include "machine/target.h"
 
 namespace strata::emitters {
 namespace {
 
-constexpr int kMaxThreads = 1024;
 constexpr size_t kMaxSharedBytes = size_t{1} << 20;  // more than any GPU has
 constexpr size_t kSharedAlignment = 1024;
 constexpr int kPoison = 0xff;
@@ -33,8 +33,8 @@ Result<void> check_launch(const KernelCode& kernel, std::span<void* const> buffe
       return invalid("kernel {}: buffer {} is not aligned to {} bytes", kernel.name, i, kernel.alignments[i]);
   if (blocks < 0 || blocks > std::numeric_limits<int32_t>::max())
     return invalid("kernel {}: {} blocks; expected at most 2^31-1", kernel.name, blocks);
-  if (threads < 1 || threads > kMaxThreads)
-    return invalid("kernel {}: {} threads in a block; expected 1 to {}", kernel.name, threads, kMaxThreads);
+  if (threads < 1 || threads > kMostBlockThreads)
+    return invalid("kernel {}: {} threads in a block; expected 1 to {}", kernel.name, threads, kMostBlockThreads);
   if (shared_bytes > kMaxSharedBytes)
     return invalid("kernel {}: {} bytes of shared memory; expected at most {}", kernel.name, shared_bytes,
                    kMaxSharedBytes);

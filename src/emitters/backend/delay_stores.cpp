@@ -98,11 +98,9 @@ void delay_stores(llvm::Module& module, llvm::TargetMachine& machine,
   });
 }
 
-int64_t registers_for_stores(int threads, int min_blocks) {
-  constexpr int64_t kRegisters = 65536;  // of a multiprocessor
-  constexpr int64_t kMost = 255;         // of a thread
-  constexpr int64_t kOther = 32;         // addresses, indices and sums
-  const int64_t each = std::min(kRegisters / (int64_t{threads} * std::max(min_blocks, 1)), kMost);
+int64_t registers_for_stores(const Target& target, int threads, int min_blocks) {
+  constexpr int64_t kOther = 32;  // addresses, indices and sums
+  const int64_t each = std::min(target.registers / (int64_t{threads} * std::max(min_blocks, 1)), kMostThreadRegisters);
   return std::max<int64_t>((each - kOther) / 2, 0);
 }
 

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "machine/target.h"
+
 namespace llvm {
 class Module;
 class TargetMachine;
@@ -24,6 +26,6 @@ void delay_stores(llvm::Module& module, llvm::TargetMachine& machine,
 
 /// What stores may keep alive in a kernel of so many threads a block: half of what a thread has beside 32 registers for
 /// all else, if a multiprocessor is to hold so many blocks; so loads have the other half.
-int64_t registers_for_stores(int threads, int min_blocks);
+int64_t registers_for_stores(const Target& target, int threads, int min_blocks);
 
 }  // namespace strata::emitters

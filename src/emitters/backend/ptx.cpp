@@ -24,6 +24,7 @@
 #include "emitters/backend/nvptx_small_integers.h"
 #include "emitters/backend/share_sums.h"
 #include "emitters/backend/target_machines.h"
+#include "machine/target.h"
 #include "runtime/nv_jit_link.h"
 
 namespace strata::emitters {
@@ -31,7 +32,6 @@ namespace {
 
 constexpr unsigned kGlobal = 1;  // address spaces of NVPTX
 constexpr unsigned kShared = 3;
-constexpr int kMaxThreads = 1024;
 constexpr int kWarp = 32;
 constexpr const char* kSharedName = "strata_shared";
 
@@ -40,8 +40,9 @@ Result<void> check(const PtxKernel& kernel, const PtxOptions& options) {
   if (kernel.name.empty() || std::isdigit(static_cast<unsigned char>(kernel.name[0])) ||
       !std::all_of(kernel.name.begin(), kernel.name.end(), allowed))
     return invalid("'{}' is no name for a kernel in PTX", kernel.name);
-  if (kernel.threads < 1 || kernel.threads > kMaxThreads)
-    return invalid("kernel {}: {} threads in a block; expected 1 to {}", kernel.name, kernel.threads, kMaxThreads);
+  if (kernel.threads < 1 || kernel.threads > kMostBlockThreads)
+    return invalid("kernel {}: {} threads in a block; expected 1 to {}", kernel.name, kernel.threads,
+                   kMostBlockThreads);
   if (kernel.blocks < 0 || kernel.blocks > std::numeric_limits<int32_t>::max())
     return invalid("kernel {}: {} blocks; expected at most 2^31-1", kernel.name, kernel.blocks);
   if (kernel.min_blocks > 0 && options.max_registers > 0)
@@ -188,6 +189,7 @@ Result<std::string> assemble(llvm::Module& module, llvm::TargetMachine& machine)
 
 Result<std::string> generate(llvm::Module& module, const PtxOptions& options) {
   STRATA_TRY(const std::unique_ptr<llvm::TargetMachine> machine, nvptx_machine(options.arch, options.ptx_version));
+  STRATA_TRY(const Target* target, find_target(options.arch));
   if (options.optimize.dump) options.optimize.dump("input", module);
   STRATA_CHECK(verify(module));
   STRATA_CHECK(prepare_device_functions(module));
@@ -205,12 +207,12 @@ Result<std::string> generate(llvm::Module& module, const PtxOptions& options) {
   convert_small_integers(module);  // before loads are cut and merged
   STRATA_CHECK(optimize(module, *machine, names, options.optimize));
   share_sums(module);
-  lower_vector_atomics(module, options.arch == "sm_90a");
+  lower_vector_atomics(module, target->vector_atomics);
   break_half_casts(module, *machine);
   load_eight_bytes_at_once(module);
   std::vector<std::pair<std::string, int64_t>> stores;
   for (const PtxKernel& kernel : options.kernels)
-    stores.emplace_back(kernel.name, registers_for_stores(kernel.threads, kernel.min_blocks));
+    stores.emplace_back(kernel.name, registers_for_stores(*target, kernel.threads, kernel.min_blocks));
   delay_stores(module, *machine, stores);
   if (options.optimize.dump) options.optimize.dump("lowered", module);
   STRATA_CHECK(verify(module));

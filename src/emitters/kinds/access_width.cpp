@@ -205,7 +205,6 @@ AccessWidth choose_access_width(const Fusion& fusion, int64_t elements, bool tak
 }
 
 int choose_min_blocks(const Fusion& fusion, int threads, int64_t shared_bytes) {
-  constexpr int kThreads = 1536;
   constexpr size_t kMostArrays = 4;
   const hlo::Computation& computation = fusion.computation();
   const bool few = std::ranges::all_of(computation.instructions, [](const hlo::Instruction& it) {
@@ -214,7 +213,7 @@ int choose_min_blocks(const Fusion& fusion, int threads, int64_t shared_bytes) {
   if (!few || computation.parameters.size() > kMostArrays || !wants_more_work(computation)) return 0;
   const int64_t fit =
       fusion.target.multiprocessor_shared_memory / (shared_bytes + fusion.target.reserved_shared_memory);
-  return static_cast<int>(std::min<int64_t>(fit, kThreads / threads));
+  return static_cast<int>(std::min<int64_t>(fit, fusion.target.threads_per_multiprocessor * 3 / 4 / threads));
 }
 
 }  // namespace strata::emitters

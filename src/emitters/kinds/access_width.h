@@ -30,10 +30,10 @@ struct AccessWidth {
 /// be single loads far from the neighbours' ones.
 AccessWidth choose_access_width(const Fusion& fusion, int64_t elements, bool takes_rest = false);
 
-/// Launch::min_blocks of a kernel that computes functions of what it moves, whose threads have several elements: 1536
-/// threads a multiprocessor, for which 40 registers each are left. As many registers as make all elements of a thread
-/// go side by side leave room for 1024 (measured on an H200: 3 to 5 % slower). 0 where nothing but moving is done, or
-/// more values may be alive at once: long functions, elements of more than 32 bits, many arrays.
+/// Launch::min_blocks of a kernel that computes functions of what it moves, whose threads have several elements: three
+/// quarters of a multiprocessor's threads, for which 40 registers each are left. As many registers as make all elements
+/// of a thread go side by side leave room for 1024 (measured on an H200: 3 to 5 % slower). 0 where nothing but moving
+/// is done, or more values may be alive at once: long functions, elements of more than 32 bits, many arrays.
 int choose_min_blocks(const Fusion& fusion, int threads, int64_t shared_bytes);
 
 }  // namespace strata::emitters

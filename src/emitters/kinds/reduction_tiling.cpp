@@ -17,16 +17,15 @@ using indexing::kWarpSize;
 
 constexpr int64_t kVectorBytes = 16;
 constexpr int64_t kThreads = 256;  ///< of a block where nothing asks for more or fewer
-constexpr int64_t kMaxThreads = 1024;
+constexpr int64_t kMaxThreads = kMostBlockThreads;
 constexpr int64_t kColumnThreads = 512;    ///< of a block that keeps columns in registers
 constexpr int64_t kColumnRows = 8;         ///< of such a thread
 constexpr int64_t kColumnRegisters = 128;  ///< that these may take
 constexpr int64_t kFlightBytes = 128;      ///< of columns, that a thread has on their way
 
-constexpr int64_t kMostRegisters = 255;  ///< of a thread
 constexpr int64_t kOtherRegisters = 36;  ///< of it, for all but its elements
 // Of blocks that keep a row.
-constexpr int64_t kOtherBytes = 2048;  ///< of shared memory: parts of results, and what the system takes
+constexpr int64_t kOtherBytes = 1024;  ///< of shared memory: parts of results
 
 int64_t power_above(int64_t x) {
   return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(x, 1))));
@@ -80,7 +79,7 @@ class Choice {
 
   void choose_vector() {
     while (vector() * 2 <= most_vector() && groups_.back().size % (vector() * 2) == 0 &&
-           registers(vector() * 2) <= kMostRegisters)
+           registers(vector() * 2) <= kMostThreadRegisters)
       tiling_.vector.back() *= 2;
   }
 
@@ -106,7 +105,7 @@ class Choice {
   /// The widest that registers allow.
   int64_t aligned_vector() const {
     int64_t width = vector();
-    while (width * 2 <= most_vector() && registers(width * 2) <= kMostRegisters) width *= 2;
+    while (width * 2 <= most_vector() && registers(width * 2) <= kMostThreadRegisters) width *= 2;
     return width;
   }
 
@@ -279,7 +278,8 @@ class Choice {
         const int64_t registers = target_.registers / (blocks * each) - kOtherRegisters;
         const int64_t kept = std::max<int64_t>(registers, 0) / (vector() * load_.kept_registers);
         const int64_t rest = std::max<int64_t>(groups_.back().size - kept * each * vector(), 0);
-        if (blocks * (rest * load_.kept_bytes + kOtherBytes) > target_.multiprocessor_shared_memory) continue;
+        const int64_t bytes = rest * load_.kept_bytes + kOtherBytes + target_.reserved_shared_memory;
+        if (blocks * bytes > target_.multiprocessor_shared_memory) continue;
         result_.min_blocks = blocks;
         if (kept < ceil_div(vectors, each)) result_.tiled.in_registers = kept;  // else all are there
         return each;
@@ -400,7 +400,8 @@ class Choice {
 
 int64_t most_kept_row(const Target& target) {
   const int64_t registers = std::max<int64_t>(target.registers - kOtherRegisters * kMaxThreads, 0);
-  return 4 * registers + std::max<int64_t>(target.multiprocessor_shared_memory - kOtherBytes, 0);
+  return 4 * registers +
+         std::max<int64_t>(target.multiprocessor_shared_memory - target.reserved_shared_memory - kOtherBytes, 0);
 }
 
 ColumnPart most_column_part(int64_t columns, int64_t vector, int64_t element_bytes) {

@@ -103,6 +103,7 @@ Result<void> DecodeSession::compile_step() {
   STRATA_CHECK(compile_form(form_));
   shape_ = cuda_shape();
   shape_.multiprocessor_bytes = target_->machine().multiprocessor_shared_memory;
+  shape_.reserved_bytes = target_->machine().reserved_shared_memory;
   shape_.ring_bytes = machine.ring_bytes;
   shape_.window_bytes = machine.window_bytes;
   if (options_.ahead_bytes) shape_.ahead_bytes = *options_.ahead_bytes;

@@ -8,8 +8,7 @@
 namespace strata::megakernel {
 namespace {
 
-constexpr int64_t kReserved = 1024;  // by the system, of each block
-constexpr int64_t kOther = 2048;     // barriers and stages
+constexpr int64_t kOther = 2048;  // barriers and stages
 
 int64_t up_to_unit(int64_t bytes) { return (bytes + kStageUnit - 1) / kStageUnit * kStageUnit; }
 
@@ -79,7 +78,8 @@ Result<std::vector<GraphLaunch>> graph_launches(const Plan& plan, std::span<cons
     const TaskFunction& function = plan.functions[static_cast<size_t>(first.function)];
     if (function.stores_for_copies) launch.flags |= kStoresForCopies;
     const int64_t scratch = up_to_unit(function.scratch_bytes);
-    const int64_t room = (shape.multiprocessor_bytes / kGraphBlocks - kReserved - kOther - scratch) / kStageUnit;
+    const int64_t room =
+        (shape.multiprocessor_bytes / kGraphBlocks - shape.reserved_bytes - kOther - scratch) / kStageUnit;
     const int64_t ring = function.stages == 0 ? kStageUnit : std::min<int64_t>(room * kStageUnit, shape.ring_bytes);
     if (ring < up_to_unit(function.stage_bytes))
       return unsupported(

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "machine/target.h"
 #include "megakernel/plan.h"
 #include "megakernel/runtime/core/program.h"
 
@@ -19,10 +20,11 @@ struct WorkerShape {
       4 * kStageUnit;       ///< of bulk copies in flight; less than the ring, so that events hide in the rest
   int64_t ahead_bytes = 0;  ///< asked of the second-level cache while the ring is full; a multiple of 16
   int64_t scratch_bytes = 256;
-  int warps = 2;                             ///< of compute
-  int listed = 4;                            ///< tasks that control is ahead of compute by, at most
-  int queue_capacity = 8;                    ///< of tasks just in time, a power of two
-  int64_t multiprocessor_bytes = 228 << 10;  ///< of shared memory, that blocks of a graph's kernels share
+  int warps = 2;           ///< of compute
+  int listed = 4;          ///< tasks that control is ahead of compute by, at most
+  int queue_capacity = 8;  ///< of tasks just in time, a power of two
+  int64_t multiprocessor_bytes = default_target().multiprocessor_shared_memory;  ///< that a graph's blocks share,
+  int64_t reserved_bytes = default_target().reserved_shared_memory;              ///< and what each takes beside its own
 };
 
 struct Image {

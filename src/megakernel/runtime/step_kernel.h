@@ -11,6 +11,7 @@
 #include "megakernel/runtime/image.h"
 #include "megakernel/runtime/report.h"
 #include "megakernel/runtime/trace.h"
+#include "megakernel/tgraph/machine.h"
 
 namespace strata::megakernel {
 
@@ -19,11 +20,12 @@ enum class StepForm : uint8_t { Megakernel, Graph };
 
 /// A worker's shape on a GPU from Hopper on; others may have less.
 inline WorkerShape cuda_shape() {
-  return {.ring_bytes = 184'320,
-          .ring_stages = 32,
-          .window_bytes = 49'152,
+  const Machine machine;
+  return {.ring_bytes = machine.ring_bytes,
+          .ring_stages = static_cast<int>(machine.ring_stages),
+          .window_bytes = machine.window_bytes,
           .ahead_bytes = 131'072,
-          .scratch_bytes = 36'864,
+          .scratch_bytes = machine.scratch_bytes,
           .warps = kComputeWarps,
           .listed = 4,
           .queue_capacity = 64};

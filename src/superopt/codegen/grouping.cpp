@@ -11,12 +11,11 @@ namespace {
 
 constexpr int64_t kWarp = 32;
 constexpr int64_t kUnknownRegisters = 64;
-constexpr int64_t kMostRegisters = 255;
 
 int64_t blocks_of(const KernelLaunch& launch) { return launch.grid[0] * launch.grid[1] * launch.grid[2]; }
 
 int64_t registers_of(const KernelLaunch& launch) {
-  return launch.registers > 0 ? std::min(kMostRegisters, launch.registers) : kUnknownRegisters;
+  return launch.registers > 0 ? std::min(kMostThreadRegisters, launch.registers) : kUnknownRegisters;
 }
 
 /// Blocks of such a size that a multiprocessor holds at a time.

@@ -26,7 +26,8 @@ double doublings(int64_t count) { return count > 1 ? std::log2(static_cast<doubl
 
 /// Blocks that one multiprocessor holds at a time.
 int64_t resident_blocks(const BlockCode& code, const Target& target) {
-  const int64_t registers = code.registers > 0 ? std::min<int64_t>(255, code.registers) : kUnknownRegisters;
+  const int64_t registers =
+      code.registers > 0 ? std::min(kMostThreadRegisters, int64_t{code.registers}) : kUnknownRegisters;
   return std::clamp<int64_t>(
       std::min({target.multiprocessor_shared_memory / (code.shared_bytes + target.reserved_shared_memory),
                 target.registers / (registers * code.computing_threads()),

@@ -177,14 +177,13 @@ int64_t product_blocks(const ProductTiling& tiling, const ProductShape& shape, c
 /// The part of the memory's bandwidth that the bytes on their way use: all of it needs as many as come in the time that
 /// one takes. Where not all blocks are there at once, the last ones leave multiprocessors idle.
 double busy_memory(const ProductTiling& tiling, const ProductShape& shape, const Target& target) {
-  constexpr double kSecondsOnTheWay = 1.35e-6;  // of a byte while memory is busy: 48 KB of each of 132 SMs at 4.7 TB/s
   const int64_t blocks = shape.batches() * ceil_div(shape.column_count(), tiling.block_columns());
   const int64_t slots = product_blocks(tiling, shape, target) * target.multiprocessors;
   const auto bytes = static_cast<double>(tiling.threads() * tiling.steps * tiling.terms * tiling.columns * shape.bytes);
   const double together = static_cast<double>(std::min(blocks, slots)) * bytes;
   const double even =
       blocks <= slots ? 1 : static_cast<double>(blocks) / static_cast<double>(ceil_div(blocks, slots) * slots);
-  return even * std::min(together / (target.rates.memory_bandwidth * kSecondsOnTheWay), 1.0);
+  return even * std::min(together / (target.rates.memory_bandwidth * target.rates.busy_load_latency), 1.0);
 }
 
 ProductTiling choose_product_tiling(const Computation& computation, const ProductShape& shape, const Target& target) {

@@ -20,7 +20,7 @@ using mlir::Value;
 /// and a thread of a block of 1024 has 64.
 constexpr int64_t kItemWords = 22;
 constexpr int64_t kMaxItems = 15;
-constexpr int64_t kMaxThreads = 1024;
+constexpr int64_t kMaxThreads = kMostBlockThreads;
 /// Of blocks that merge parts of rows, or find the first elements of one: several of them are on a multiprocessor, so
 /// that some work while others wait for memory or at barriers.
 constexpr int64_t kPartThreads = 512;
