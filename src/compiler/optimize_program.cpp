@@ -131,13 +131,8 @@ class Optimization {
     STRATA_TRY(const Target* target, automatic&& probe_.target == nullptr ? Result<const Target*>(&default_target())
                                      : automatic                          ? Result<const Target*>(probe_.target)
                                                                           : or_auto(find_target(named)));
-    machine_ = *target;
     here_ = probe_.target != nullptr && probe_.target->name == target->name;
-    if (here_ && !request_.cache_folder.empty()) {
-      const auto found = find_calibration(request_.cache_folder, probe_.gpu, probe_.driver_version, target->name,
-                                          [this](const std::string& text) { note(text); });
-      if (found) machine_ = calibrated(*target, *found);
-    }
+    machine_ = calibrated_here(*target, request_.cache_folder, probe_, [this](const std::string& text) { note(text); });
     made_.target = std::string(target->name);
     return {};
   }

@@ -14,7 +14,9 @@
 #include <mutex>
 #include <thread>
 
+#include "megakernel/decode/cuda_decode.h"
 #include "python/bindings.h"
+#include "runtime/calibration_file.h"
 #include "runtime/gpu_device.h"
 #include "runtime/result_cache.h"
 
@@ -106,7 +108,9 @@ Result<void> open_decoder(Decoder& made, const DecoderRequest& request) {
     options.least_prompt = megakernel::kDecodeLongPrompt;
     if (!request.cache_folder.empty())
       made.cache.emplace(request.cache_folder, [&](const std::string& warning) { made.notes.push_back(warning); });
-    STRATA_TRY(made.decoder, megakernel::Decoder::on_gpu(*made.device, config, *made.weights, options,
+    const Target machine = calibrated_here(megakernel::target_of(*made.device), request.cache_folder, probe_device(),
+                                           [&](const std::string& note) { made.notes.push_back(note); });
+    STRATA_TRY(made.decoder, megakernel::Decoder::on_gpu(*made.device, machine, config, *made.weights, options,
                                                          made.cache ? &*made.cache : nullptr));
   }
   made.weights.reset();  // they lie on the device

@@ -12,7 +12,8 @@ namespace {
 
 constexpr int64_t kVector = 16;  // bytes of a load
 constexpr int64_t kUnrolled = 4;
-constexpr size_t kFlagBytes = 4096;  // of strata_handover
+constexpr int64_t kChunkVectors = 608;  // of a bulk copy of strata_stream
+constexpr size_t kFlagBytes = 4096;     // of strata_handover
 constexpr unsigned kThreads = 1024;
 constexpr double kMemoryShare = 0.4;  // of what is free, for each of two arrays
 
@@ -183,6 +184,14 @@ std::vector<Microbenchmark> microbenchmarks(const Bench& bench, const Target& ta
     Microbenchmark overlapped{"overlapped_kernel", "strata_touch_overlapped", all, 256};
     overlapped.overlaps = true;
     list.push_back(overlapped);
+  }
+  if (target.bulk_copies) {
+    const auto stream = [&](const char* name, int64_t blocks, double share) {
+      const int64_t count = bench.vectors(share, blocks * kChunkVectors / kUnrolled);
+      list.push_back({name, "strata_stream", blocks, 32, count, 1, bytes(count), true});
+    };
+    stream("stream_bandwidth", all, 1);
+    stream("worker_bandwidth", 1, 0.25);
   }
   return list;
 }

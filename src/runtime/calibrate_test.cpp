@@ -58,6 +58,9 @@ TEST_F(CalibrateTest, RatesFollowFromTimes) {
   EXPECT_NEAR(rate(*run, "copy_bandwidth"), 2 * rate(*run, "memory_bandwidth"), 1);
   EXPECT_NEAR(rate(*run, "memory_bandwidth"), 16.0 * 4 * 2 * 132 * 1024 / 1e-3, 1e4);
   EXPECT_LE(rate(*run, "multiprocessor_bandwidth") * (target.multiprocessors / 4), rate(*run, "memory_bandwidth"));
+  // Of 20 MB, and of a quarter of them, as many chunks as all blocks have equally many of.
+  EXPECT_NEAR(rate(*run, "stream_bandwidth"), 9728.0 * 132 * 16 / 1e-3, 1e4);
+  EXPECT_NEAR(rate(*run, "worker_bandwidth"), 9728.0 * 538 / 1e-3, 1e4);
   EXPECT_NEAR(rate(*run, "dependent_operation"), 1e-3 / (1 << 17), 1e-12);
   EXPECT_NEAR(rate(*run, "handover"), 1e-3 / 512, 1e-9);
   for (const MeasuredRate& one : run->calibration.rates) {
@@ -75,6 +78,7 @@ TEST_F(CalibrateTest, OnlyGpusThatOverlapKernelsAreAskedTo) {
   const auto text = read_file(log);
   ASSERT_TRUE(text);
   EXPECT_EQ(text->find("overlaps"), std::string::npos);
+  EXPECT_EQ(text->find("strata_stream"), std::string::npos);
   EXPECT_NE(text->find("strata_read grid 216x1x1 threads 1024"),
             std::string::npos);  // two blocks of 108 multiprocessors
 }
@@ -129,6 +133,22 @@ TEST_F(CalibrationFileTest, IsFoundByGpuAndDriver) {
   EXPECT_FALSE(find("NVIDIA H200", 13010));
   EXPECT_FALSE(find("NVIDIA H200", 13000, "sm_80"));
   EXPECT_TRUE(notes_.empty());
+}
+
+TEST_F(CalibrationFileTest, RatesAreThoseOfTheGpuThatIsHere) {
+  ASSERT_TRUE(store_calibration(folder(), calibration_));
+  const Target& target = default_target();
+  DeviceProbe probe;
+  const auto launch = [&](const std::string& in) { return calibrated_here(target, in, probe, {}).rates.launch; };
+  EXPECT_EQ(launch(folder()), target.rates.launch);  // no GPU
+  probe.target = &target;
+  probe.gpu = calibration_.gpu;
+  probe.driver_version = calibration_.driver_version;
+  EXPECT_EQ(launch(folder()), 2e-6);
+  EXPECT_EQ(launch(""), target.rates.launch);
+  EXPECT_EQ(calibrated_here(**find_target("sm_80"), folder(), probe, {}).identity(), "sm_80");
+  probe.driver_version += 10;
+  EXPECT_EQ(launch(folder()), target.rates.launch);
 }
 
 TEST_F(CalibrationFileTest, DamagedAndForeignFilesAreANote) {

@@ -68,4 +68,11 @@ std::optional<Calibration> find_calibration(const std::string& folder, const std
   return *std::move(calibration);
 }
 
+Target calibrated_here(const Target& target, const std::string& folder, const DeviceProbe& probe,
+                       const std::function<void(const std::string&)>& note) {
+  if (folder.empty() || probe.target == nullptr || probe.target->name != target.name) return target;
+  const auto found = find_calibration(folder, probe.gpu, probe.driver_version, target.name, note);
+  return found ? calibrated(target, *found) : target;
+}
+
 }  // namespace strata

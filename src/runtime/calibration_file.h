@@ -6,6 +6,7 @@
 #include <string>
 
 #include "machine/calibration.h"
+#include "runtime/device_probe.h"
 
 namespace strata {
 
@@ -23,5 +24,10 @@ Result<std::string> store_calibration(const std::string& folder, const Calibrati
 std::optional<Calibration> find_calibration(const std::string& folder, const std::string& gpu, int driver_version,
                                             std::string_view target,
                                             const std::function<void(const std::string&)>& note);
+
+/// The target with the rates of the folder's calibration, where the GPU that was found is of the target and has one; as
+/// it is without a folder.
+Target calibrated_here(const Target& target, const std::string& folder, const DeviceProbe& probe,
+                       const std::function<void(const std::string&)>& note);
 
 }  // namespace strata

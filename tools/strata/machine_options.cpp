@@ -11,10 +11,7 @@ std::string cache_folder(const std::string& named, bool no_cache) {
 }
 
 Target machine_of(const Target& target, const std::string& folder, const DeviceProbe& probe) {
-  if (folder.empty() || probe.target == nullptr || probe.target->name != target.name) return target;
-  const auto found = find_calibration(folder, probe.gpu, probe.driver_version, target.name,
-                                      [](const std::string& text) { notice("note: {}\n", text); });
-  return found ? calibrated(target, *found) : target;
+  return calibrated_here(target, folder, probe, [](const std::string& text) { notice("note: {}\n", text); });
 }
 
 Target machine_of(const Target& target, const std::string& folder) {

@@ -24,15 +24,15 @@ class CudaDecodeMemory : public DecodeMemory {
 
 }  // namespace
 
-CudaDecodeTarget::~CudaDecodeTarget() {
-  if (packing_ != nullptr) device_->driver().unload_module(packing_);
-}
-
-const Target& CudaDecodeTarget::machine() const {
-  const Result<int> major = device_->attribute(CudaDriver::kCapabilityMajor, "compute capability");
-  const Result<int> minor = device_->attribute(CudaDriver::kCapabilityMinor, "compute capability");
+const Target& target_of(const GpuDevice& device) {
+  const Result<int> major = device.attribute(CudaDriver::kCapabilityMajor, "compute capability");
+  const Result<int> minor = device.attribute(CudaDriver::kCapabilityMinor, "compute capability");
   const Target* const found = major && minor ? target_of_capability(*major, *minor) : nullptr;
   return found != nullptr ? *found : default_target();
+}
+
+CudaDecodeTarget::~CudaDecodeTarget() {
+  if (packing_ != nullptr) device_->driver().unload_module(packing_);
 }
 
 Result<void> CudaDecodeTarget::compile(const std::string& functions, int count,

@@ -52,16 +52,16 @@ class SessionDecoder : public Decoder {
 /// Another decoder's, with a GPU's context current on whichever thread it is called.
 class InContext : public Decoder {
  public:
-  static Result<std::unique_ptr<Decoder>> make(const GpuDevice& device, const ModelConfig& config,
-                                               const ModelWeights& weights, const DecodeOptions& options,
-                                               ResultCache* cache) {
+  static Result<std::unique_ptr<Decoder>> make(const GpuDevice& device, const Target& machine,
+                                               const ModelConfig& config, const ModelWeights& weights,
+                                               const DecodeOptions& options, ResultCache* cache) {
     STRATA_TRY(const CudaStreams streams, open_cuda_streams());
     std::unique_ptr<InContext> made(new InContext(config, options));
     made->device_ = &device;
     made->streams_ = streams;
     STRATA_TRY(const ContextScope scope, made->enter());
-    STRATA_TRY(made->inner_,
-               SessionDecoder::make(std::make_unique<CudaDecodeTarget>(device, cache), config, weights, options));
+    STRATA_TRY(made->inner_, SessionDecoder::make(std::make_unique<CudaDecodeTarget>(device, machine, cache), config,
+                                                  weights, options));
     return made;
   }
   ~InContext() override {
@@ -132,10 +132,10 @@ class InterpretedDecoder : public Decoder {
 
 }  // namespace
 
-Result<std::unique_ptr<Decoder>> Decoder::on_gpu(const GpuDevice& device, const ModelConfig& config,
-                                                 const ModelWeights& weights, const DecodeOptions& options,
-                                                 ResultCache* cache) {
-  return InContext::make(device, config, weights, options, cache);
+Result<std::unique_ptr<Decoder>> Decoder::on_gpu(const GpuDevice& device, const Target& machine,
+                                                 const ModelConfig& config, const ModelWeights& weights,
+                                                 const DecodeOptions& options, ResultCache* cache) {
+  return InContext::make(device, machine, config, weights, options, cache);
 }
 
 Result<std::unique_ptr<Decoder>> Decoder::by_host_kernel(const ModelConfig& config, const ModelWeights& weights,

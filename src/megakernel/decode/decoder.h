@@ -27,11 +27,11 @@ class Decoder {
  public:
   using Tokens = std::vector<std::vector<int>>;  ///< by sequence
 
-  /// The device and the cache of compiled code, which may be null, must outlive the decoder. Errors: those of
-  /// DecodeSession::make.
-  static Result<std::unique_ptr<Decoder>> on_gpu(const GpuDevice& device, const ModelConfig& config,
-                                                 const ModelWeights& weights, const DecodeOptions& options,
-                                                 ResultCache* cache);
+  /// `machine` is as CudaDecodeTarget has it. The device and the cache of compiled code, which may be null, must
+  /// outlive the decoder. Errors: those of DecodeSession::make.
+  static Result<std::unique_ptr<Decoder>> on_gpu(const GpuDevice& device, const Target& machine,
+                                                 const ModelConfig& config, const ModelWeights& weights,
+                                                 const DecodeOptions& options, ResultCache* cache);
   /// By the device code, compiled for the host. Errors: those of FiberDecodeTarget::open and DecodeSession::make.
   static Result<std::unique_ptr<Decoder>> by_host_kernel(const ModelConfig& config, const ModelWeights& weights,
                                                          const DecodeOptions& options);

@@ -48,7 +48,7 @@ TEST_P(GpuDecodes, HaveTheSameBitsInBothForms) {
   std::vector<float> logits;
   for (const DecodeMode mode : {DecodeMode::Megakernel, DecodeMode::Graph, DecodeMode::Auto}) {
     SCOPED_TRACE(static_cast<int>(mode));
-    CudaDecodeTarget target(**device);
+    CudaDecodeTarget target(**device, target_of(**device));
     DecodeOptions options;
     options.batch = batch;
     options.capacity = capacity;
@@ -102,7 +102,7 @@ TEST_P(GpuDecodes, TakePromptsSeveralPositionsAtOnce) {
   for (const DecodeMode mode : {DecodeMode::Megakernel, DecodeMode::Graph}) {
     std::vector<std::vector<std::vector<int>>> found;
     for (const int64_t rows : {1, 16}) {
-      CudaDecodeTarget target(**device);
+      CudaDecodeTarget target(**device, target_of(**device));
       const auto session = DecodeSession::make(
           target, config, *weights,
           {.batch = batch, .capacity = capacity, .machine = {.workers = workers}, .mode = mode, .prompt_rows = rows});
@@ -127,7 +127,7 @@ TEST(GpuTraces, HaveAllTasksOfAGraphsStep) {
   const ModelConfig config = decoded_config(ModelFamily::Llama);
   const auto weights = ModelWeights::random(config, 1);
   ASSERT_TRUE(weights);
-  CudaDecodeTarget target(**device);
+  CudaDecodeTarget target(**device, target_of(**device));
   const auto session =
       DecodeSession::make(target, config, *weights,
                           {.capacity = 64, .machine = {.workers = 8}, .profile = true, .mode = DecodeMode::Graph});

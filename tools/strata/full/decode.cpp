@@ -172,7 +172,8 @@ Result<int> decode_on_gpu(const DecodeCommand& options, DecodeRequest& request, 
   std::optional<ResultCache> cache;
   const std::string folder = cache_folder(options.cache, options.no_cache);
   if (!folder.empty()) cache.emplace(folder, [](const std::string& text) { notice("warning: {}\n", text); });
-  CudaDecodeTarget target(*device, cache ? &*cache : nullptr);
+  const Target machine = machine_of(target_of(*device), folder);
+  CudaDecodeTarget target(*device, machine, cache ? &*cache : nullptr);
   STRATA_TRY(const auto session, DecodeSession::make(
                                      target, request.config, [&] { return weights.get(); }, session_options));
   const StartTimes& start = session->start_times();
@@ -201,7 +202,6 @@ Result<int> decode_on_gpu(const DecodeCommand& options, DecodeRequest& request, 
     STRATA_TRY(timeline, write_trace(*session, options.trace));
   }
   // What ordinary loads reach: measured on this GPU by `strata calibrate`, else on an H200.
-  const Target machine = machine_of(targets().back(), folder);
   const double bandwidth = machine.rates.memory_bandwidth;
   const bool is_calibrated = !machine.sources.empty();
   if (!is_calibrated)

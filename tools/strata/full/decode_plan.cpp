@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "../commands.h"
+#include "../machine_options.h"
 #include "machine/target.h"
 #include "megakernel/decode/decode_sizes.h"
 #include "megakernel/decode/decoder.h"
@@ -72,10 +73,12 @@ Result<int> write_plans(const DecodeCommand& command) {
   STRATA_CHECK(check_task_sizes(config, kMostPlanned));
   STRATA_CHECK(check_output_file(command.plan, "--plan", "plan.json"));
   const int64_t capacity = command.capacity > 0 ? command.capacity : DecodeOptions{}.capacity;
+  const std::string folder = command.device == "gpu" ? cache_folder(command.cache, command.no_cache) : std::string();
+  const Target machine = machine_of(default_target(), folder);
   std::string explained;
   const auto plan_of = [&](int64_t batch) -> Result<Plan> {
     STRATA_TRY(const DecodeOptions options, session_options_of(command, batch, capacity));
-    STRATA_TRY(StepPlan step, plan_step(config, options, default_target()));
+    STRATA_TRY(StepPlan step, plan_step(config, options, machine));
     explained += fmt::format("batch {}: caches of {} positions\n{}", batch, step.capacity, passes_text(step.compiled));
     return std::move(step.compiled.plan);
   };
