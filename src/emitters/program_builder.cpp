@@ -1,40 +1,20 @@
-#include "emitters/program.h"
+#include "emitters/program_builder.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <functional>
-#include <map>
 #include <set>
 #include <unordered_map>
 
 #include "emitters/buffers.h"
-#include "emitters/flatten_module.h"
-#include "emitters/fusion/cut_entry.h"
 #include "emitters/fusion/instruction_roles.h"
-#include "emitters/fusion/recompute.h"
 #include "emitters/kept_operand.h"
-#include "emitters/lax/associative.h"
-#include "emitters/library/complex_products.h"
 #include "emitters/loop_body.h"
 #include "emitters/program_image.h"
-#include "hlo/associative_scans.h"
-#include "hlo/carry_conditions.h"
 #include "hlo/evaluate.h"
-#include "hlo/expand_batch_norms.h"
-#include "hlo/expand_bitcast_converts.h"
-#include "hlo/expand_conditionals.h"
-#include "hlo/expand_ragged_dots.h"
-#include "hlo/expand_row_scatters.h"
-#include "hlo/expand_scans.h"
-#include "hlo/expand_select_and_scatter.h"
-#include "hlo/expand_window_scatters.h"
 #include "hlo/inline_calls.h"
-#include "hlo/iota_indices.h"
-#include "hlo/linear_recurrences.h"
 #include "hlo/source_of.h"
 #include "hlo/structure_key.h"
-#include "hlo/unroll_loops.h"
 
 namespace strata::emitters {
 namespace {
@@ -46,64 +26,29 @@ using hlo::Opcode;
 /// Iterations of a loop that are put on the stream one by one. Of more the condition is asked.
 constexpr int64_t kMostCounted = 100'000;
 
-/// What a program is of: a module, a loop's body or its condition.
-struct Setting {
-  Parameters parameters = Parameters::Kept;        ///< what becomes of the arrays that it is given
-  const hlo::InputOutputAliases* given = nullptr;  ///< of a module: those that the caller gives away
-  std::string prefix{};                            ///< of kernels' names
-  const LoopStep* repeated = nullptr;  ///< the loop whose body it is, where its iterations may have steps in common
-  std::vector<bool>* invariant_steps = nullptr;  ///< of a body: by step, whether it gives the same in each iteration
-};
-
-Result<EmittedProgram> emit(const hlo::Module& module, const EmitOptions& options, LibraryUse libraries,
-                            const LaxOptions& lax, const Setting& setting);
-
 class ProgramBuilder {
  public:
-  ProgramBuilder(const hlo::Module& module, const EmitOptions& options, LibraryUse libraries, const LaxOptions& lax,
-                 const Setting& setting)
-      : setting_(setting),
-        flat_(flatten_module(module, !options.only.empty())),
-        options_(options),
-        libraries_(libraries),
-        lax_(lax) {}
-
-  Result<EmittedProgram> build() {
+  ProgramBuilder(const hlo::Module& module, const EmitOptions& options, const ProgramSetting& setting)
+      : setting_(setting), flat_(module), options_(options) {
     add_parameters();
-    const hlo::Instruction& root = flat_.entry_computation().root_instruction();
-    program_.result_shape = root.shape;
-    program_.result_name = root.name;
-    program_.name = flat_.name;
-    if ((flat_.fusion || !options_.only.empty()) && add_whole()) return std::move(program_);
-    if (options_.only.empty()) {
-      flat_ = split_complex_products(flat_, options_.target);
-      restart();
-    }
-    if (lax_.seconds > 0 && options_.only.empty()) {
-      LaxSearch found = search_lax_parts(flat_, options_.target, lax_, libraries_);
-      flat_ = std::move(found.module);
-      lax_steps_ = std::move(found.steps);
-      program_.notes = std::move(found.notes);
-      restart();
-    }
-    if (libraries_ != LibraryUse::Never && options_.only.empty()) {
-      const hlo::Module prepared = prepare_for_libraries(flat_, options_.target, libraries_);
-      LibraryCalls found = find_library_calls(prepared, options_.target, libraries_);
-      flat_ = std::move(found.module);
-      calls_ = std::move(found.calls);
-      kept_ = std::move(found.kept);
-      restart();
-    }
-    FusedModule fused = options_.only.empty() ? cut_entry(flat_, options_.target, setting_.parameters)
-                                              : fuse_recomputing(flat_, options_.target, setting_.parameters);
-    flat_ = std::move(fused.module);
-    restart();
-    const std::map<ArrayValue, size_t> last = last_reads(flat_, fused.parts);
-    for (size_t i = 0; i < fused.parts.size(); ++i) {
-      const auto stays = [&](size_t input) { return is_kept(fused.parts[i].inputs[input], last, i); };
-      STRATA_CHECK(add(fused.parts[i], updated_arrays(fused.parts[i], stays)));
+  }
+
+  /// A step for each part, in their order.
+  Result<EmittedProgram> build(const CutEntry& entry, LibraryUse libraries) {
+    entry_ = &entry;
+    libraries_ = libraries;
+    const std::map<ArrayValue, size_t> last = last_reads(flat_, entry.parts);
+    for (size_t i = 0; i < entry.parts.size(); ++i) {
+      const auto stays = [&](size_t input) { return is_kept(entry.parts[i].inputs[input], last, i); };
+      STRATA_CHECK(add(entry.parts[i], updated_arrays(entry.parts[i], stays)));
     }
     STRATA_CHECK(add_results(flat_.entry_computation().root));
+    return std::move(program_);
+  }
+
+  /// The whole entry as one fusion, where an emitter takes it.
+  std::optional<EmittedProgram> build_whole() {
+    if (!add_whole()) return std::nullopt;
     return std::move(program_);
   }
 
@@ -122,13 +67,6 @@ class ProgramBuilder {
       return one.parameter == buffer.parameter &&
              hlo::leaf_at(shape, one.parameter_index) == std::max(buffer.element, 0);
     });
-  }
-
-  /// Where instructions have got other numbers.
-  void restart() {
-    program_.buffers.clear();
-    buffer_of_.clear();
-    add_parameters();
   }
 
   void add_parameters() {
@@ -204,7 +142,6 @@ class ProgramBuilder {
     return whole > kSlow * parts;
   }
 
-  /// The whole entry as one fusion, where an emitter takes it.
   bool add_whole() {
     const hlo::Computation& entry = flat_.entry_computation();
     Result<EmittedFusion> fusion = emit_fusion(flat_, flat_.entry, next_name(entry.name), options_);
@@ -320,12 +257,12 @@ class ProgramBuilder {
     const std::string prefix = next_name(from.name) + "_";
     std::vector<bool> invariant_steps;
     const LoopStep* repeated = repeats(made) ? &made : nullptr;
-    auto emitted = emit(body, options_, libraries_, {},
-                        {Parameters::MayBeOverwritten, nullptr, prefix, repeated, &invariant_steps});
+    auto emitted = compile_program(body, options_, libraries_, {},
+                                   {Parameters::MayBeOverwritten, nullptr, prefix, repeated, &invariant_steps});
     if (!emitted) return false;
     if (!made.counted) {
-      auto condition = emit(hlo::extract_module(part.module, part.module[loop.called[0]]), options_, libraries_, {},
-                            {Parameters::Kept, nullptr, prefix + "condition_"});
+      auto condition = compile_program(hlo::extract_module(part.module, part.module[loop.called[0]]), options_,
+                                       libraries_, {}, {Parameters::Kept, nullptr, prefix + "condition_"});
       if (!condition) return false;
       made.condition = std::make_shared<const EmittedProgram>(*std::move(condition));
     }
@@ -414,16 +351,16 @@ class ProgramBuilder {
   /// Of products and convolutions that stay kernels, why.
   void add_notes(const hlo::Computation& from, ProgramStep& step) const {
     for (const hlo::Instruction& it : from.instructions) {
-      const auto why = kept_.find(it.name);
-      if (why != kept_.end()) step.notes.push_back(fmt::format("{}: {}", why->first, why->second));
+      const auto why = entry_->kept.find(it.name);
+      if (why != entry_->kept.end()) step.notes.push_back(fmt::format("{}: {}", why->first, why->second));
     }
   }
 
   Result<void> add_launch(const ProgramPart& part, ProgramStep& step) {
     const hlo::Computation& from = part.module.entry_computation();
     const hlo::Instruction& call = from.root_instruction();
-    const auto lax = lax_steps_.find(call.name);
-    if (lax != lax_steps_.end()) {
+    const auto lax = entry_->lax.find(call.name);
+    if (lax != entry_->lax.end()) {
       // The step reads what the call does.
       std::vector<int> operands;
       for (const InstructionId operand : call.operands) {
@@ -436,7 +373,7 @@ class ProgramBuilder {
       step.lax = lax->second;
       return {};
     }
-    const LibraryCall& known = calls_.at(call.name);
+    const LibraryCall& known = entry_->calls.at(call.name);
     step.library = LibraryLaunch{known.work, {}, known.reason};
     step.microseconds = known.microseconds;
     for (const int number : known.arguments) {
@@ -490,80 +427,29 @@ class ProgramBuilder {
     return {};
   }
 
-  const Setting setting_;
-  hlo::Module flat_;
+  const ProgramSetting setting_;
+  const hlo::Module& flat_;
   const EmitOptions& options_;
-  const LibraryUse libraries_;
-  const LaxOptions& lax_;
+  const CutEntry* entry_ = nullptr;
+  LibraryUse libraries_ = LibraryUse::Never;
   EmittedProgram program_;
   std::map<ArrayValue, int> buffer_of_;
   std::set<std::string> names_;
   std::unordered_map<std::string, EmittedFusion> fusions_, invariant_fusions_;  ///< by hlo::structure_key
   std::set<int> invariant_;      ///< buffers that hold the same in each iteration of the loop around
   int64_t invariant_bytes_ = 0;  ///< of what steps give that leave it
-  std::map<std::string, LibraryCall> calls_;
-  std::map<std::string, std::string> kept_;
-  std::map<std::string, LaxStep> lax_steps_;
 };
-
-Result<EmittedProgram> emit(const hlo::Module& module, const EmitOptions& options, LibraryUse libraries,
-                            const LaxOptions& lax, const Setting& setting) {
-  STRATA_CHECK(hlo::check_calls(module));
-  std::optional<hlo::Module> expanded;
-  if (hlo::has_conditionals(module)) {
-    const hlo::InputOutputAliases none;
-    STRATA_TRY(expanded, hlo::expand_conditionals(module, setting.given != nullptr ? *setting.given : none));
-  }
-  for (const auto& [has, expand] : {std::pair(&hlo::has_short_loops, &hlo::unroll_loops),
-                                    std::pair(&hlo::has_computed_conditions, &hlo::carry_conditions),
-                                    std::pair(&hlo::has_uneven_bitcast_converts, &hlo::expand_bitcast_converts),
-                                    std::pair(&hlo::has_ragged_dots, &hlo::expand_ragged_dots),
-                                    std::pair(&hlo::has_batch_norms, &hlo::expand_batch_norms),
-                                    std::pair(&hlo::has_plain_scans, &hlo::expand_scans),
-                                    std::pair(&hlo::has_iota_indices, &hlo::batch_iota_indices),
-                                    std::pair(&hlo::has_row_scatters, &hlo::expand_row_scatters),
-                                    std::pair(&hlo::has_window_scatters, &hlo::expand_window_scatters),
-                                    std::pair(&hlo::has_select_and_scatter, &hlo::expand_select_and_scatter)}) {
-    const hlo::Module& whole = expanded ? *expanded : module;
-    const bool taken = has == &hlo::has_window_scatters && !options.only.empty();  // the one emitter takes it as it is
-    if (taken || !has(whole)) continue;
-    STRATA_TRY(expanded, expand(whole));
-  }
-  if (const hlo::Module& whole = expanded ? *expanded : module;
-      !whole.fusion && hlo::may_have_linear_recurrences(whole))
-    expanded = hlo::fold_linear_recurrences(whole);
-  if (const hlo::Module& whole = expanded ? *expanded : module; !whole.fusion && hlo::longest_scan_recursion(whole) > 0)
-    expanded = hlo::fold_associative_scans(whole, is_associative);
-  return ProgramBuilder(expanded ? *expanded : module, options, libraries, lax, setting).build();
-}
-
-ResultAlias alias_of(const hlo::Module& module, const EmittedProgram& program, const hlo::InputOutputAlias& alias) {
-  const hlo::Computation& entry = module.entry_computation();
-  const auto number = static_cast<int>(alias.parameter);
-  const hlo::Shape& shape = entry[entry.parameters[static_cast<size_t>(number)]].shape;
-  const int element = shape.is_tuple() ? static_cast<int>(*hlo::leaf_at(shape, alias.parameter_index)) : -1;
-  const auto buffer = std::find_if(program.buffers.begin(), program.buffers.end(), [&](const ProgramBuffer& one) {
-    return one.parameter == number && one.element == element;
-  });
-  // Results are the leaves that are arrays.
-  const hlo::Shape& result = entry.root_instruction().shape;
-  size_t place = 0;
-  for (int64_t leaf = 0; leaf < *hlo::leaf_at(result, alias.output); ++leaf)
-    place += hlo::leaf_of(result, leaf).is_array() ? 1 : 0;
-  return {place, static_cast<int>(buffer - program.buffers.begin()), alias.must};
-}
 
 }  // namespace
 
-Result<EmittedProgram> emit_program(const hlo::Module& module, const EmitOptions& options, LibraryUse libraries,
-                                    const LaxOptions& lax, const hlo::InputOutputAliases& aliases) {
-  // Those that are not given away are priced as if they were: an update of one stays a kernel of its own all the same.
-  const Parameters parameters = aliases.empty() ? Parameters::Kept : Parameters::MayBeOverwritten;
-  LaxOptions searches = lax;
-  if (!searches.deadline && searches.seconds > 0) searches.deadline = Deadline(searches.seconds, searches.stop);
-  STRATA_TRY(EmittedProgram program, emit(module, options, libraries, searches, {parameters, &aliases}));
-  for (const hlo::InputOutputAlias& alias : aliases) program.aliases.push_back(alias_of(module, program, alias));
-  return program;
+Result<EmittedProgram> build_program(const CutEntry& entry, const EmitOptions& options, LibraryUse libraries,
+                                     const ProgramSetting& setting) {
+  return ProgramBuilder(entry.module, options, setting).build(entry, libraries);
+}
+
+std::optional<EmittedProgram> build_whole(const hlo::Module& module, const EmitOptions& options,
+                                          const ProgramSetting& setting) {
+  return ProgramBuilder(module, options, setting).build_whole();
 }
 
 }  // namespace strata::emitters
