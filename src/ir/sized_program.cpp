@@ -123,19 +123,18 @@ Result<Sizes> result_sizes(const Graph& graph, const Operation& op, std::span<co
     return result;
   }
   Sizes result = operands[0];
+  if (is_reduction(op.kind)) {
+    SizeExpr& size = result[static_cast<size_t>(op.attributes.integer("dim"))];
+    if (!op.attributes.has("every")) {
+      size = 1;
+    } else {
+      STRATA_TRY(size, size.divided_by(attribute_size(op, attributes, "every")));
+    }
+    return result;
+  }
   switch (op.kind) {
     case OpKind::Matmul:
       return matmul_sizes(operands[0], operands[1]);
-    case OpKind::Sum:
-    case OpKind::ReduceMax: {
-      SizeExpr& size = result[static_cast<size_t>(op.attributes.integer("dim"))];
-      if (!op.attributes.has("every")) {
-        size = 1;
-      } else {
-        STRATA_TRY(size, size.divided_by(attribute_size(op, attributes, "every")));
-      }
-      return result;
-    }
     case OpKind::Reshape:
       return reshape_sizes(op, operands[0], attributes);
     case OpKind::Transpose:

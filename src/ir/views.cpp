@@ -5,11 +5,6 @@
 namespace strata {
 namespace {
 
-/// Whether an operator can be a view at all.
-bool moves_elements(const Operation& op) {
-  return !op.body && (op.kind == OpKind::Transpose || op.kind == OpKind::Reshape);
-}
-
 /// All views of a graph. Every transpose and reshape is one that has strides, until a reader is found that does not
 /// take them; what it is made of is another view then, or none.
 class Views {
@@ -25,7 +20,7 @@ class Views {
       }
       for (const TensorId id : graph.outputs()) read[static_cast<size_t>(id)] = false;
       for (size_t i = 0; i < operations.size(); ++i)
-        candidates_[i] = moves_elements(operations[i]) && read[static_cast<size_t>(operations[i].results[0])];
+        candidates_[i] = may_be_view(operations[i]) && read[static_cast<size_t>(operations[i].results[0])];
     }
     do {
       place();
@@ -121,6 +116,14 @@ class Views {
 
 }  // namespace
 
+bool may_be_view(const Operation& op) {
+  return !op.body && (op.kind == OpKind::Transpose || op.kind == OpKind::Reshape);
+}
+
+bool is_transposed_input(const Graph& graph, const Operation& op) {
+  return op.kind == OpKind::Transpose && graph.tensor(op.operands[0]).producer < 0;
+}
+
 std::vector<bool> view_operations(const Graph& graph, const std::vector<bool>& strided) {
   return Views(graph, strided).operations();
 }
@@ -132,7 +135,7 @@ std::vector<MemoryView> memory_views(const Graph& graph, const std::vector<bool>
 MemoryView memory_view(const Graph& graph, TensorId id, const std::vector<bool>& strided) {
   // Most tensors lie in memory of their own, whatever the others do: no walk over the graph for each of them.
   const int producer = graph.tensor(id).producer;
-  if (producer < 0 || !moves_elements(graph.operations()[static_cast<size_t>(producer)]))
+  if (producer < 0 || !may_be_view(graph.operations()[static_cast<size_t>(producer)]))
     return {id, row_major_strides(graph.type(id).shape)};
   return Views(graph, strided).of(id);
 }

@@ -8,6 +8,11 @@
 
 namespace strata {
 
+/// Whether an operator can be a view at all: its result has all elements of its operand, in another order or shape.
+bool may_be_view(const Operation& op);
+/// Whether an operator only names another order of an input's dimensions, which whoever reads it may take instead.
+bool is_transposed_input(const Graph& graph, const Operation& op);
+
 /// For each operation of a kernel graph, whether it is a view, so that it needs no kernel and no memory: a transpose or
 /// a reshape whose result is no output, and that somebody reads. Where its elements lie row-major, anybody does; else
 /// block graphs, other views and the operations marked in `strided` alone (none where it is empty), which read any

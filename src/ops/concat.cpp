@@ -8,6 +8,7 @@ struct Concat {
                                    .summary = "two or more tensors one after the other along one dimension",
                                    .arity = OpTraits::kVariadic,
                                    .levels = kKernelAndBlock,
+                                   .moves = true,
                                    .algebra = {.increasing = true, .homogeneous = true, .translates = true},
                                    .abstract_expression = "concat(E(X), E(Y), …)"};
   static constexpr std::array attributes{

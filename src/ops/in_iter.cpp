@@ -8,6 +8,7 @@ struct InIter {
       .summary = "input iterator: the tile of a tensor that a block, in one iteration, reads",
       .arity = 1,
       .levels = {.kernel = false, .block = true, .thread = true},
+      .moves = true,
       .abstract_expression = "E(X)"};
   static constexpr std::array attributes{
       AttributeSpec{"imap", AttributeKind::IntList, false,

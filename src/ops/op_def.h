@@ -138,6 +138,8 @@ struct OpTraits {
   LevelSet levels;
   bool commutative = false;
   bool elementwise = false;  ///< result element i depends on (broadcast) operand elements i alone
+  bool moves = false;        ///< each element of the result is an operand's, maybe rounded: nothing is computed
+  bool reduces = false;      ///< combines elements along `dim`, all or groups of `every` (ops/reduction.h)
   bool accumulates = false;  ///< combines the iterations of a block graph's loop: its result is there after the loop
   int products = 0;          ///< the result is a sum of products: of operands i and i + products, for each i below
   bool matrices = false;     ///< these are matrix products: of the innermost two dimensions, leading ones broadcast
@@ -201,6 +203,10 @@ OpDef make_op_def(OpKind kind) {
 const OpDef& op_def(OpKind kind);
 /// Whether it combines the iterations of a loop; not for graph-defined operators.
 inline bool is_accumulator(OpKind kind) { return kind != OpKind::GraphDefined && op_def(kind).traits.accumulates; }
+/// Whether it combines elements along a dimension; not for graph-defined operators.
+inline bool is_reduction(OpKind kind) { return kind != OpKind::GraphDefined && op_def(kind).traits.reduces; }
+/// Whether elements of its result are elements of its operands; not for graph-defined operators.
+inline bool moves_elements(OpKind kind) { return kind != OpKind::GraphDefined && op_def(kind).traits.moves; }
 /// Whether the result is a sum of matrix products; not for graph-defined operators.
 inline bool multiplies_matrices(OpKind kind) { return kind != OpKind::GraphDefined && op_def(kind).traits.matrices; }
 /// Whether it is one matrix product.

@@ -270,6 +270,44 @@ TEST(Operators, StatedAlgebraOfTensorOperatorsHolds) {
   }
 }
 
+// What moves elements makes none, and what reduces has fewer, along its dimension.
+TEST(Operators, StatedMovesAndReductionsHold) {
+  const std::vector<Instance> instances{
+      {"repeat", {{3, 4}}, {{"dim", int64_t{0}}, {"times", int64_t{2}}}},
+      {"reshape", {{3, 4}}, {{"shape", std::vector<int64_t>{2, 6}}}},
+      {"transpose", {{3, 4}}, {{"perm", std::vector<int64_t>{1, 0}}}},
+      {"slice", {{3, 4}}, {{"dim", int64_t{1}}, {"start", int64_t{1}}, {"size", int64_t{2}}}},
+      {"concat", {{3, 4}, {2, 4}}, {{"dim", int64_t{0}}}},
+      {"sum", {{3, 4}}, {{"dim", int64_t{1}}, {"every", int64_t{2}}}},
+      {"reduce_max", {{3, 4}}, {{"dim", int64_t{0}}}}};
+  std::set<std::string_view> seen{"in_iter", "out_saver"};  // which take a block's place
+  Random random(8);
+  for (const Instance& instance : instances) {
+    seen.insert(instance.name);
+    const OpTraits& traits = find_op(instance.name)->traits;
+    Attributes attributes;
+    for (const auto& [name, value] : instance.attributes) attributes.set(name, value);
+    std::vector<Tensor<double>> operands;
+    std::set<double> elements;
+    for (const Shape& shape : instance.shapes) {
+      for (double& x : operands.emplace_back(shape).data) elements.insert(x = random.uniform());
+    }
+    const Tensor<double> result = evaluate(instance.name, operands, attributes);
+    if (traits.moves) {
+      for (const double x : result.data) EXPECT_TRUE(elements.contains(x)) << instance.name;
+    }
+    if (!traits.reduces) continue;
+    const auto dim = static_cast<size_t>(attributes.integer("dim"));
+    for (size_t d = 0; d < result.shape.size(); ++d)
+      EXPECT_EQ(result.shape[d] < instance.shapes[0][d], d == dim) << instance.name;
+  }
+  for (const OpDef* op : all_ops()) {
+    EXPECT_EQ(seen.contains(op->traits.name), op->traits.moves || op->traits.reduces) << op->traits.name;
+    EXPECT_FALSE(op->traits.moves && op->traits.reduces) << op->traits.name;
+    EXPECT_FALSE(op->traits.elementwise && (op->traits.moves || op->traits.reduces)) << op->traits.name;
+  }
+}
+
 // With ones in a pair of operands and zeros elsewhere, each element counts the products of that pair.
 TEST(Operators, StatedProductsAreSummed) {
   const std::vector<Instance> instances{

@@ -7,6 +7,7 @@ struct OutSaver {
                                    .summary = "output saver: writes a block's tile to its place in a kernel tensor",
                                    .arity = 1,
                                    .levels = {.kernel = false, .block = true, .thread = true},
+                                   .moves = true,
                                    .abstract_expression = "E(X)"};
   static constexpr std::array attributes{
       AttributeSpec{"omap", AttributeKind::IntList, false,

@@ -8,6 +8,7 @@ struct ReduceMax {
                                    .summary = "maximum of groups of elements along one dimension",
                                    .arity = 1,
                                    .levels = kKernelAndBlock,
+                                   .reduces = true,
                                    .lax = {.maximum = true},
                                    .algebra = {.increasing = true, .homogeneous = true, .translates = true},
                                    .abstract_expression = "reduce_max(k, E(X))"};

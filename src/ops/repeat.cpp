@@ -9,6 +9,7 @@ struct Repeat {
       .summary = "the tensor `times` times in a row along one dimension",
       .arity = 1,
       .levels = kKernelAndBlock,
+      .moves = true,
       .algebra = {.linear = kFirstOperand, .increasing = true, .homogeneous = true, .translates = true},
       .abstract_expression = "E(X)"};
   static constexpr std::array attributes{

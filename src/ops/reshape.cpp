@@ -9,6 +9,7 @@ struct Reshape {
       .summary = "the same elements in row-major order under another shape",
       .arity = 1,
       .levels = kKernelAndBlock,
+      .moves = true,
       .algebra = {.linear = kFirstOperand, .increasing = true, .homogeneous = true, .translates = true},
       .abstract_expression = "E(X)"};
   static constexpr std::array attributes{

@@ -8,6 +8,7 @@ struct Slice {
                                    .summary = "`size` elements from `start` on along one dimension",
                                    .arity = 1,
                                    .levels = {.kernel = true},
+                                   .moves = true,
                                    .abstract_expression = "slice(dim, start, size, E(X))"};
   static constexpr std::array attributes{
       AttributeSpec{"dim", AttributeKind::Int, true, "the dimension that is cut, 0 outermost"},

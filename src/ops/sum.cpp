@@ -8,6 +8,7 @@ struct Sum {
                                    .summary = "sum of groups of elements along one dimension",
                                    .arity = 1,
                                    .levels = kKernelAndBlock,
+                                   .reduces = true,
                                    .lax = {},
                                    .algebra = {.linear = kFirstOperand, .increasing = true, .homogeneous = true},
                                    .abstract_expression = "sum(k, E(X))"};

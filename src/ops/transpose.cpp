@@ -9,6 +9,7 @@ struct Transpose {
       .summary = "dimensions permuted: result dimension i is operand dimension perm[i]",
       .arity = 1,
       .levels = kKernelAndBlock,
+      .moves = true,
       .algebra = {.linear = kFirstOperand, .increasing = true, .homogeneous = true, .translates = true},
       .abstract_expression = "E(X)"};
   static constexpr std::array attributes{

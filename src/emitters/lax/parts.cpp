@@ -12,6 +12,7 @@
 #include "hlo/entry_rewriter.h"
 #include "hlo/inline_calls.h"
 #include "hlo/users.h"
+#include "ir/views.h"
 #include "superopt/partition/hoist.h"
 #include "superopt/partition/partition.h"
 
@@ -76,9 +77,8 @@ std::optional<size_t> operators_of_one_part(const GraphPtr& graph) {
   if (!found) return std::nullopt;
   size_t operators = 0;
   for (const strata::Part& one : found->parts) {
-    const Operation& first = one.graph->operations().front();
-    const bool view = one.graph->operations().size() == 1 && first.kind == OpKind::Transpose &&
-                      one.graph->tensor(first.operands[0]).producer < 0;
+    const auto& operations = one.graph->operations();
+    const bool view = operations.size() == 1 && is_transposed_input(*one.graph, operations.front());
     if (view && !one.searchable()) continue;
     if (operators > 0 || !one.searchable()) return std::nullopt;
     operators = one.operations.size();

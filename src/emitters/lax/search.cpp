@@ -12,6 +12,7 @@
 #include "emitters/lax/surroundings.h"
 #include "hlo/text.h"
 #include "ir/text.h"
+#include "ir/views.h"
 #include "runtime/compile.h"
 #include "superopt/prove.h"
 #include "superopt/superoptimize.h"
@@ -46,7 +47,7 @@ constexpr double kSecondsOfKnownProof = 10;
 bool rounds_between_kernels(const Graph& graph) {
   return std::any_of(graph.operations().begin(), graph.operations().end(), [&](const Operation& op) {
     if (!op.body && op_def(op.kind).traits.products > 1) return true;  // a library may make a launch of each
-    if (op.kind == OpKind::Transpose && graph.tensor(op.operands[0]).producer < 0) return false;
+    if (is_transposed_input(graph, op)) return false;
     return std::any_of(op.results.begin(), op.results.end(), [&](TensorId id) {
       const bool output = std::find(graph.outputs().begin(), graph.outputs().end(), id) != graph.outputs().end();
       return !output && size_of(graph.type(id).dtype) < size_of(DType::F32);
@@ -79,8 +80,7 @@ std::string describe(const Graph& graph) {
   std::vector<std::string> kernels;
   for (const Operation& op : graph.operations()) {
     if (!op.body) {
-      const bool view = op.kind == OpKind::Transpose && graph.tensor(op.operands[0]).producer < 0;
-      if (!view) kernels.emplace_back(op.name());
+      if (!is_transposed_input(graph, op)) kernels.emplace_back(op.name());
       continue;
     }
     std::vector<std::string> operators;

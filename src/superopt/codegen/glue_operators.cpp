@@ -7,12 +7,8 @@ namespace strata {
 
 bool is_glue(const Operation& op) {
   if (op.body || op.results.size() != 1) return false;
+  if (moves_elements(op.kind)) return true;
   switch (op.kind) {
-    case OpKind::Transpose:
-    case OpKind::Reshape:
-    case OpKind::Concat:
-    case OpKind::Slice:
-    case OpKind::Repeat:
     case OpKind::Add:
     case OpKind::Sub:
     case OpKind::Mul:

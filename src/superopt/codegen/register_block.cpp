@@ -42,7 +42,7 @@ void RegisterBlock::name_tensors() {
     if (op.kind != OpKind::AccumRescale || references_.count(op.operands[1]) != 0) continue;
     references_[op.operands[1]] = scope_.add(names_[op.operands[1]] + "_scale");
     const Operation* made_by = producer(op.operands[1]);
-    const bool reduced = made_by != nullptr && (made_by->kind == OpKind::ReduceMax || made_by->kind == OpKind::Sum);
+    const bool reduced = made_by != nullptr && is_reduction(made_by->kind);
     if (reduced && runs_along(body_, op.operands[1])) running_.insert(op.operands[1]);
   }
 }

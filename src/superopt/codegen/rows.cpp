@@ -80,7 +80,7 @@ class RowBlock : public RegisterBlock {
       if (op.kind == OpKind::InIter || op.kind == OpKind::OutSaver) continue;
       const bool elementwise = op.body || op_def(op.kind).traits.elementwise;
       const bool accumulates = !op.body && op_def(op.kind).traits.accumulates;
-      const bool reduces = op.kind == OpKind::Sum || op.kind == OpKind::ReduceMax;
+      const bool reduces = is_reduction(op.kind);
       if (op.kind == OpKind::Accum && op.attributes.word("kind") == "concat") {
         return unsupported("an accumulator concatenates");
       }

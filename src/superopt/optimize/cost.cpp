@@ -152,15 +152,10 @@ bool stays_in_registers(const Graph& body) {
     if (op.body || op.kind == OpKind::InIter || op.kind == OpKind::OutSaver) return true;
     const TensorType& first = body.type(op.operands[0]);
     if (multiplies_matrices(op.kind)) return size_of(first.dtype) == 2 && first.shape.back() % 16 == 0;
-    switch (op.kind) {
-      case OpKind::Accum:
-        return op.attributes.word("kind") != "concat";
-      case OpKind::Sum:
-      case OpKind::ReduceMax:
-        return product || op.attributes.integer("dim") + 2 >= static_cast<int64_t>(first.shape.size());
-      default:
-        return op_def(op.kind).traits.elementwise || op_def(op.kind).traits.accumulates;
-    }
+    if (op.kind == OpKind::Accum) return op.attributes.word("kind") != "concat";
+    if (is_reduction(op.kind))
+      return product || op.attributes.integer("dim") + 2 >= static_cast<int64_t>(first.shape.size());
+    return op_def(op.kind).traits.elementwise || op_def(op.kind).traits.accumulates;
   });
 }
 
@@ -186,7 +181,7 @@ bool cheaper(const CostEstimate& a, const CostEstimate& b) {
 
 CostEstimate estimate_operation(const Graph& graph, const Operation& op, const Target& target) {
   CostEstimate cost;
-  if ((op.kind == OpKind::Transpose || op.kind == OpKind::Reshape) && is_view(graph, op)) return cost;
+  if (may_be_view(op) && is_view(graph, op)) return cost;
   cost.kernels = 1;
   std::vector<TensorId> read = op.operands;
   std::sort(read.begin(), read.end());

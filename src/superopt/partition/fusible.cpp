@@ -4,6 +4,7 @@
 #include <cassert>
 #include <set>
 
+#include "ir/views.h"
 #include "superopt/verify/lax.h"
 
 namespace strata {
@@ -14,8 +15,6 @@ bool is_outside(const Operation& op) {
   const LaxProperty& lax = op_def(op.kind).traits.lax;
   return !lax.inside || lax.maximum;
 }
-
-bool is_reduction(OpKind kind) { return kind == OpKind::Sum || kind == OpKind::ReduceMax; }
 
 /// Whether a dimension of the result is none of the operands', so that a tile of the result is none of theirs.
 bool regroups(const Graph& graph, const Operation& op) {
@@ -92,7 +91,7 @@ std::string not_searched(const Graph& program, const Operation& op, const Partit
     return fmt::format("'{}' = {} is outside the Lax fragment", name, op.name());
   }
   // Blocks read an input in any order, so the part that reads it is searched without the transpose.
-  if (op.kind == OpKind::Transpose && program.tensor(op.operands[0]).producer < 0) {
+  if (is_transposed_input(program, op)) {
     return fmt::format("'{}' = {} is a view of an input", name, op.name());
   }
   if (regroups(program, op)) return fmt::format("'{}' = {} regroups dimensions", name, op.name());

@@ -103,7 +103,7 @@ class Hoister {
       }
       return add(*op, operands, op->attributes, program_.tensor(id).name);
     }
-    if (alone && same_ranks && (op->kind == OpKind::Sum || op->kind == OpKind::ReduceMax)) {
+    if (alone && same_ranks && is_reduction(op->kind)) {
       STRATA_TRY(const TensorId operand, transposed(op->operands[0], perm));
       Attributes attributes = op->attributes;
       const auto at = std::find(perm.begin(), perm.end(), op->attributes.integer("dim"));

@@ -19,18 +19,12 @@ bool is_identity(OpKind kind, const Attributes& attributes, const TensorType& op
       std::erase_if(moved, [&](int64_t d) { return operand.shape[static_cast<size_t>(d)] == 1; });
       return std::is_sorted(moved.begin(), moved.end());
     }
-    case OpKind::Reshape:
-    case OpKind::Slice:
-    case OpKind::Repeat:
-    case OpKind::Sum:
-    case OpKind::ReduceMax:
-      return true;
     case OpKind::Scale:
       return attributes.rational("factor") == Rational{1, 1};
     case OpKind::AddConstant:
       return attributes.rational("value") == Rational{0, 1};
-    default:
-      return false;
+    default:  // all elements in their order, each once
+      return moves_elements(kind) || is_reduction(kind);
   }
 }
 

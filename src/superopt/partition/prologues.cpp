@@ -9,9 +9,7 @@
 namespace strata {
 namespace {
 
-bool reduces(const Operation& op) {
-  return (op.kind == OpKind::Sum || op.kind == OpKind::ReduceMax) && !op.attributes.has("every");
-}
+bool reduces(const Operation& op) { return is_reduction(op.kind) && !op.attributes.has("every"); }
 
 /// The operators that a value is computed by, ascending.
 std::vector<int> cone_of(const Graph& program, TensorId value) {

@@ -22,6 +22,7 @@ ClassGraph::ClassGraph(const FieldArithmetic& arithmetic, NormalForms& forms, Su
   constexpr std::array kAlgebra{OpKind::Add, OpKind::Sub, OpKind::Mul,  OpKind::Div,  OpKind::Matmul,
                                 OpKind::Exp, OpKind::Sqr, OpKind::Sqrt, OpKind::Rsqrt};
   for (const OpDef* op : all_ops()) {
+    if (op->traits.reduces && (options_.with_max || !op->traits.lax.maximum)) reductions_.push_back(op);
     if (!op->traits.levels.contains(options_.level)) continue;
     const bool algebra = std::find(kAlgebra.begin(), kAlgebra.end(), op->kind) != kAlgebra.end();
     if (options_.prune_expression && !algebra && options_.program_kinds.count(op->kind) == 0) continue;
@@ -266,13 +267,12 @@ void ClassGraph::apply_unary(int c) {
   const ValueClass& value = at(c);
   const size_t rank = value.shape.size();
   for (const OpDef* op : unary_ops_) apply(op->kind, {}, {c});
-  for (OpKind kind : {OpKind::Sum, OpKind::ReduceMax}) {
-    if (kind == OpKind::ReduceMax && !options_.with_max) continue;
+  for (const OpDef* op : reductions_) {
     for (size_t d = 0; d < rank; ++d) {
       if (at(c).shape[d] == 1) continue;
       Attributes attributes;
       attributes.set("dim", static_cast<int64_t>(d));
-      apply(kind, attributes, {c});
+      apply(op->kind, attributes, {c});
     }
   }
   for (const auto& [kind, attributes] : options_.program_attributes) apply(kind, attributes, {c});

@@ -143,6 +143,7 @@ class ClassGraph {
   SharedCounters& counters_;
   ClassGraphOptions options_;
   std::vector<const OpDef*> unary_ops_, binary_ops_;  ///< elementwise ones without attributes, and matmul
+  std::vector<const OpDef*> reductions_;
   struct {
     int64_t generated = 0, shape = 0, memory = 0, expression = 0, axes = 0, stability = 0;
   } counts_;  ///< not yet in the shared counters

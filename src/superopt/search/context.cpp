@@ -70,7 +70,7 @@ void SearchContext::collect_program_attributes() {
   std::set<std::string> seen;
   for (const Operation& op : model->graph().operations()) {
     with_max |= op.kind == OpKind::Max || op.kind == OpKind::ReduceMax;
-    const bool implied = (op.kind == OpKind::Sum || op.kind == OpKind::ReduceMax) && !op.attributes.has("every");
+    const bool implied = is_reduction(op.kind) && !op.attributes.has("every");
     if (op.attributes.entries().empty() || implied || op_def(op.kind).traits.arity != 1) continue;
     std::string text(op.name());
     for (const auto& [name, value] : op.attributes.entries()) text += name + to_string(value);

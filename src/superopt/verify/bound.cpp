@@ -108,19 +108,12 @@ class DegreePass {
       }
       return *sum;
     }
+    if (definition.traits.moves) {
+      Degree result = operands[0];
+      for (size_t i = 1; i < operands.size(); ++i) result = larger(result, operands[i]);
+      return result;
+    }
     switch (op.kind) {
-      case OpKind::InIter:
-      case OpKind::OutSaver:
-      case OpKind::Reshape:
-      case OpKind::Repeat:
-      case OpKind::Transpose:
-      case OpKind::Slice:
-        return operands[0];
-      case OpKind::Concat: {
-        Degree result = operands[0];
-        for (const Degree& operand : operands) result = larger(result, operand);
-        return result;
-      }
       case OpKind::Accum: {
         const bool sum = op.attributes.word("kind") == "sum";
         const auto loop = static_cast<double>(graph.launch().loop);

@@ -55,16 +55,8 @@ Magnitude result_of(const Operation& op, const std::vector<Magnitude>& operands)
       const Magnitude value = integer(op.attributes.rational("value"));
       return value ? small(*operands[0] + *value) : std::nullopt;
     }
-    case OpKind::InIter:
-    case OpKind::OutSaver:
-    case OpKind::Repeat:
-    case OpKind::Reshape:
-    case OpKind::Transpose:
-    case OpKind::Slice:
-    case OpKind::Concat:
-      return largest();
     default:
-      return {};
+      return moves_elements(op.kind) ? Magnitude(largest()) : std::nullopt;
   }
 }
 

@@ -21,6 +21,7 @@ Sign of(const Operation& op, const std::vector<Sign>& operands) {
     // Where others than matrices are padded with zeros, it may be 0.
     return traits.matrices ? sign : std::min(sign, Sign::NonNegative);
   }
+  if (traits.moves || traits.reduces) return least(operands);
   switch (op.kind) {
     case OpKind::Add:
       return sum_of(operands[0], operands[1]);
@@ -28,7 +29,6 @@ Sign of(const Operation& op, const std::vector<Sign>& operands) {
       if (op.operands[0] == op.operands[1]) return std::max(operands[0], Sign::NonNegative);
       return least(operands);
     case OpKind::Div:
-    case OpKind::Concat:
       return least(operands);
     case OpKind::Max:
       return greatest(operands);
@@ -48,14 +48,6 @@ Sign of(const Operation& op, const std::vector<Sign>& operands) {
       if (operands[0] == Sign::Unknown || added < 0) return Sign::Unknown;
       return added > 0 ? Sign::Positive : operands[0];
     }
-    case OpKind::InIter:
-    case OpKind::OutSaver:
-    case OpKind::Sum:
-    case OpKind::ReduceMax:
-    case OpKind::Repeat:
-    case OpKind::Reshape:
-    case OpKind::Transpose:
-    case OpKind::Slice:
     case OpKind::Accum:
     case OpKind::AccumRescale:
       return operands[0];

@@ -93,7 +93,7 @@ class Planner {
         }
         continue;
       }
-      const bool reduces = op.kind == OpKind::Sum || op.kind == OpKind::ReduceMax;
+      const bool reduces = is_reduction(op.kind);
       if (reduces && body_.type(op.results[0]).shape[static_cast<size_t>(op.attributes.integer("dim"))] != 1) {
         return unsupported("{} reduces in groups", body_.tensor(op.results[0]).name);
       }
@@ -101,8 +101,7 @@ class Planner {
     }
     // Rows without products have an emitter of their own (rows.h).
     const bool down_rows = std::any_of(body_.operations().begin(), body_.operations().end(), [&](const Operation& op) {
-      const bool reduces = op.kind == OpKind::Sum || op.kind == OpKind::ReduceMax;
-      return reduces && op.attributes.integer("dim") + 1 < std::ssize(body_.type(op.operands[0]).shape);
+      return is_reduction(op.kind) && op.attributes.integer("dim") + 1 < std::ssize(body_.type(op.operands[0]).shape);
     });
     if (products_.empty() && !down_rows) return unsupported("no matrix product, and no sum down the rows");
     return {};
