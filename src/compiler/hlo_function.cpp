@@ -108,7 +108,8 @@ Result<void> HloFunction::load_on_gpu(const GpuDevice& device, const hlo::Module
   };
   STRATA_TRY(emitters::EmittedProgram program,
              emitters::emit_program(*text.module, emit, libraries, lax,
-                                    options.gives_parameters ? text.aliases : hlo::InputOutputAliases()));
+                                    options.gives_parameters ? text.aliases : hlo::InputOutputAliases(),
+                                    emitters::ResultMemory::Own));
   notes_ = program.notes;
   const auto loader = [&](const auto& kernels) { return module_of(kernels, architecture); };
   STRATA_TRY(const auto runner,

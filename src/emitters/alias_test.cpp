@@ -1,48 +1,8 @@
 // Parameters that the caller gives away to results (input_output_alias), and updates in place, on a fake GPU.
-#include "emitters/library/test_library_calls.h"
-#include "hlo/input_output_alias.h"
-#include "runtime/memory_layout.h"
+#include "emitters/test_alias.h"
 
 namespace strata::emitters {
 namespace {
-
-class AliasTest : public LibraryCallsTest {
- protected:
-  /// Runs the module twice and compares with the interpreter; counts copies of its manifest, loops' too.
-  void run(const std::string& text) {
-    const auto read = hlo::parse_module_text(text);
-    ASSERT_TRUE(read) << read.error().to_string();
-    const hlo::Module& module = *read->module;
-    auto program = emit_program(module, {}, LibraryUse::Never, {}, read->aliases);
-    ASSERT_TRUE(program) << program.error().to_string();
-    auto made = GpuRunner::load(*device_, *std::move(program), {}, [](const EmittedFusion& fusion) {
-      return Result<std::string>(fmt::format("kernel {}\ncall {:x}\n", fusion.kernel_names().front(),
-                                             reinterpret_cast<uintptr_t>(&run_kernel)));
-    });
-    ASSERT_TRUE(made) << made.error().to_string();
-    runner_ = *std::move(made);
-    running = &runner_->program();
-    copies_ = 0;
-    for_each_step(runner_->gpu().manifest().steps,
-                  [&](const GpuStep& step) { copies_ += std::holds_alternative<GpuCopy>(step.work) ? 1 : 0; });
-    for (const uint64_t seed : {1, 2}) {
-      const auto arguments = hlo::typical_arguments(module.entry_computation(), seed);
-      const auto expected = hlo::evaluate(module, arguments);
-      const auto actual = runner_->run(arguments);
-      ASSERT_TRUE(expected && actual) << actual.error().to_string();
-      EXPECT_EQ(hlo::difference(*actual, *expected, 4).value_or(""), "") << text;
-    }
-  }
-
-  /// Whether a result lies in the memory of a parameter.
-  bool lies_in(size_t result, const std::string& parameter) const {
-    const std::string& buffer = runner_->gpu().manifest().results[result].second;
-    return runner_->buffers().at(buffer).pointer() == runner_->buffers().at(parameter).pointer();
-  }
-
-  std::unique_ptr<GpuRunner> runner_;
-  int copies_ = 0;
-};
 
 constexpr const char* kUpdate = R"(
   row = f32[1,512] parameter(1)
@@ -212,7 +172,8 @@ ENTRY e {
 TEST_F(AliasTest, WhatMustLieInAParameterIsCopiedThere) {
   const std::string entry =
       "ENTRY e {\n  x = f32[64] parameter(0)\n  y = f32[64] parameter(1)\n"
-      "  n = f32[64] add(x, y)\n  ROOT r = (f32[64], f32[64]) tuple(n, y)\n}\n";
+      "  b = f32[64] reverse(x), dimensions={0}\n  n = f32[64] add(b, y)\n"
+      "  ROOT r = (f32[64], f32[64]) tuple(n, y)\n}\n";
   run("HloModule m, input_output_alias={ {0}: (0, {}, must-alias) }\n" + entry);
   EXPECT_TRUE(lies_in(0, "x"));
   EXPECT_EQ(copies_, 1);

@@ -22,6 +22,7 @@
 #include "emitters/elemental/known_functions.h"
 #include "emitters/kinds/plan.h"
 #include "emitters/math/math_library.h"
+#include "emitters/overwrites.h"
 #include "emitters/transforms/pipeline.h"
 
 namespace strata::emitters {
@@ -72,6 +73,12 @@ Result<Lowered> lowered(EmittedFusion::Body& body, Processor processor,
   Lowered result;
   STRATA_TRY(result.module, translate(*copy, *result.context));
   return result;
+}
+
+/// Calls inlined, indices simplified: how the code is looked at.
+Result<void> simplify_code(mlir::ModuleOp module, const std::string& name) {
+  if (mlir::succeeded(inline_functions(module, {})) && mlir::succeeded(simplify_indexing(module, {}))) return {};
+  return unsupported("the code of {} cannot be simplified: a fault of Strata", name);
 }
 
 /// The plan of a fusion with these options.
@@ -141,22 +148,49 @@ std::vector<std::vector<AccessRegion>> EmittedFusion::regions_in(mlir::ModuleOp 
   for (const auto* shapes : {&outputs_, &decision_.temporaries}) {
     arguments.insert(arguments.end(), shapes->begin(), shapes->end());
   }
-  const std::vector<std::string> names = kernel_names();
+  const std::vector<mlir::func::FuncOp> kernels = functions_in(module, suffix);
   std::vector<std::vector<AccessRegion>> regions;
-  for (size_t i = 0; i < names.size(); ++i) {
-    regions.push_back(
-        block_regions(module.lookupSymbol<mlir::func::FuncOp>(names[i] + suffix), decision_.launches[i], arguments));
-  }
+  for (size_t i = 0; i < kernels.size(); ++i)
+    regions.push_back(block_regions(kernels[i], decision_.launches[i], arguments));
   return regions;
+}
+
+std::vector<mlir::func::FuncOp> EmittedFusion::functions_in(mlir::ModuleOp module, const char* suffix) const {
+  std::vector<mlir::func::FuncOp> kernels;
+  for (const std::string& name : kernel_names())
+    kernels.push_back(module.lookupSymbol<mlir::func::FuncOp>(name + suffix));
+  return kernels;
+}
+
+Result<std::vector<Overwrite>> EmittedFusion::possible_overwrites() const {
+  const std::lock_guard lock(body_->compiling);
+  mlir::OwningOpRef<mlir::ModuleOp> copy = body_->module->clone();
+  STRATA_CHECK(simplify_code(*copy, name_));
+  std::vector<Overwrite> possible =
+      emitters::possible_overwrites(functions_in(*copy, ""), decision_.launches, inputs_.size(), outputs_.size());
+  // What is prepared is written before the kernels read anything.
+  for (const Preparation& one : decision_.preparations)
+    std::erase_if(possible, [&](const Overwrite& pair) { return !one.temporary && pair.output == one.output; });
+  return possible;
+}
+
+void EmittedFusion::write_over(const std::vector<Overwrite>& overwrites) {
+  for (mlir::func::FuncOp kernel : functions_in(*body_->module, "")) {
+    mlir::Builder builder(kernel.getContext());
+    for (const Overwrite& one : overwrites) {
+      kernel.setArgAttr(static_cast<unsigned>(inputs_.size()) + static_cast<unsigned>(one.output), "strata.alias",
+                        builder.getI64IntegerAttr(one.input));
+    }
+  }
+  for (const Overwrite& one : overwrites)
+    decision_.preparations.push_back({Preparation::Kind::Copy, one.output, false, one.input, {}});
 }
 
 Result<std::vector<std::vector<AccessRegion>>> EmittedFusion::regions() const {
   const std::lock_guard lock(body_->compiling);
   if (body_->regions) return *body_->regions;
   mlir::OwningOpRef<mlir::ModuleOp> copy = body_->module->clone();
-  if (mlir::failed(inline_functions(*copy, {})) || mlir::failed(simplify_indexing(*copy, {}))) {
-    return unsupported("the code of {} cannot be simplified: a fault of Strata", name_);
-  }
+  STRATA_CHECK(simplify_code(*copy, name_));
   body_->regions = regions_in(*copy, "");
   return *body_->regions;
 }

@@ -15,7 +15,10 @@
 
 namespace mlir {
 class ModuleOp;
+namespace func {
+class FuncOp;
 }
+}  // namespace mlir
 
 namespace llvm {
 class LLVMContext;
@@ -35,6 +38,12 @@ struct EmitOptions {
   bool overwrites = false;
   /// Called after each pass with its name and the module's text; for `--dump-after`.
   std::function<void(const std::string& pass, const std::string& text)> observer;
+};
+
+/// An output that is written over an input: both are one array.
+struct Overwrite {
+  int output = 0, input = 0;  ///< their numbers
+  friend bool operator==(const Overwrite&, const Overwrite&) = default;
 };
 
 /// The kernels made of a fusion: one, most often. The arguments of each are the arrays of the computation's parameters,
@@ -64,6 +73,13 @@ class EmittedFusion {
   /// What the blocks of each kernel read and write (block_regions.h); arguments are inputs, outputs, temporaries.
   Result<std::vector<std::vector<AccessRegion>>> regions() const;
 
+  /// The outputs that the kernels may write over inputs (overwrites.h), each pair by itself.
+  Result<std::vector<Overwrite>> possible_overwrites() const;
+  /// Makes kernels that do so, of this fusion and of all that share its kernels: they read these inputs where the
+  /// outputs lie, which hold copies of them before (Decision::preparations) or are the same arrays. `overwrites` are
+  /// possible, no output and no input twice. Before the code is asked for.
+  void write_over(const std::vector<Overwrite>& overwrites);
+
   /// Runs them on this machine's processor: the same IR, compiled for it. All point to arrays in the order in which
   /// their shapes say that elements lie in memory (hlo::memory_strides), each aligned to 16 bytes; `outputs` are
   /// outputs, then temporaries, as the decision's preparations have left them. Compiles at the first call.
@@ -72,6 +88,8 @@ class EmittedFusion {
   struct Body;  ///< the MLIR module
  private:
   Result<std::string> ptx(bool overlap) const;
+  /// The functions of the kernels in a module, whose names have the suffix.
+  std::vector<mlir::func::FuncOp> functions_in(mlir::ModuleOp module, const char* suffix) const;
   /// Of kernels whose functions have their names and the suffix.
   std::vector<std::vector<AccessRegion>> regions_in(mlir::ModuleOp module, const char* suffix) const;
   friend Result<EmittedFusion> emit_fusion(const hlo::Module&, hlo::ComputationId, const std::string&,

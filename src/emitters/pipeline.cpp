@@ -8,6 +8,7 @@
 #include "emitters/lax/associative.h"
 #include "emitters/library/complex_products.h"
 #include "emitters/program_builder.h"
+#include "emitters/program_image.h"
 #include "hlo/associative_scans.h"
 #include "hlo/carry_conditions.h"
 #include "hlo/expand_batch_norms.h"
@@ -129,13 +130,15 @@ Result<EmittedProgram> compile_program(const hlo::Module& module, const EmitOpti
 }
 
 Result<EmittedProgram> emit_program(const hlo::Module& module, const EmitOptions& options, LibraryUse libraries,
-                                    const LaxOptions& lax, const hlo::InputOutputAliases& aliases) {
+                                    const LaxOptions& lax, const hlo::InputOutputAliases& aliases,
+                                    ResultMemory results) {
   // Those that are not given away are priced as if they were: an update of one stays a kernel of its own all the same.
   const Parameters parameters = aliases.empty() ? Parameters::Kept : Parameters::MayBeOverwritten;
   LaxOptions searches = lax;
   if (!searches.deadline && searches.seconds > 0) searches.deadline = Deadline(searches.seconds, searches.stop);
   STRATA_TRY(EmittedProgram program, compile_program(module, options, libraries, searches, {parameters, &aliases}));
   for (const hlo::InputOutputAlias& alias : aliases) program.aliases.push_back(alias_of(module, program, alias));
+  STRATA_CHECK(write_over_operands(program, results));
   return program;
 }
 

@@ -79,6 +79,9 @@ struct EmittedProgram {
   std::vector<ResultAlias> aliases{};
 };
 
+/// Whether results share memory with what is between steps, or the caller has memory for each.
+enum class ResultMemory : uint8_t { Shared, Own };
+
 /// Cuts the entry into fusions (fusion/pass.h) and emits each; a module whose text has no ENTRY is one fusion, if an
 /// emitter takes it whole and several kernels would not be much faster. Before that, parts are given to the
 /// superoptimizer (lax/search.h), then products and convolutions to libraries. While loops become steps with programs
@@ -86,7 +89,8 @@ struct EmittedProgram {
 /// meaning for them either. `aliases` (verified) are parameters that the caller gives away to results.
 Result<EmittedProgram> emit_program(const hlo::Module& module, const EmitOptions& options = {},
                                     LibraryUse libraries = LibraryUse::WhereFaster, const LaxOptions& lax = {},
-                                    const hlo::InputOutputAliases& aliases = {});
+                                    const hlo::InputOutputAliases& aliases = {},
+                                    ResultMemory results = ResultMemory::Shared);
 
 /// The sum over the steps; none where a step is not estimated.
 std::optional<double> estimated_microseconds(const EmittedProgram& program);

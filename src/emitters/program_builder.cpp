@@ -61,12 +61,28 @@ class ProgramBuilder {
     const ProgramBuffer& buffer = program_.buffers[static_cast<size_t>(known->second)];
     if (buffer.parameter < 0) return buffer.constant.has_value();
     if (setting_.given == nullptr) return setting_.parameters == Parameters::Kept;
-    return std::ranges::none_of(*setting_.given, [&](const hlo::InputOutputAlias& one) {
-      const hlo::Computation& entry = flat_.entry_computation();
-      const hlo::Shape& shape = entry[entry.parameters[static_cast<size_t>(one.parameter)]].shape;
-      return one.parameter == buffer.parameter &&
-             hlo::leaf_at(shape, one.parameter_index) == std::max(buffer.element, 0);
-    });
+    return !is_given(buffer);
+  }
+
+  /// Of a parameter's array, whether the caller gives it away.
+  bool is_given(const ProgramBuffer& buffer) const {
+    return setting_.given != nullptr && std::ranges::any_of(*setting_.given, [&](const hlo::InputOutputAlias& one) {
+             const hlo::Computation& entry = flat_.entry_computation();
+             const hlo::Shape& shape = entry[entry.parameters[static_cast<size_t>(one.parameter)]].shape;
+             return one.parameter == buffer.parameter &&
+                    hlo::leaf_at(shape, one.parameter_index) == std::max(buffer.element, 0);
+           });
+  }
+
+  /// Which inputs of a part are parameters that the caller gives away, in a text: kernels that may be written over them
+  /// are not those of a part that has others there (write_over_operands).
+  std::string given_inputs(const ProgramPart& part) const {
+    std::string text;
+    for (const ArrayValue& value : part.inputs) {
+      const ProgramBuffer& buffer = program_.buffers[static_cast<size_t>(buffer_of_.at(value))];
+      text += buffer.parameter >= 0 && is_given(buffer) ? '1' : '0';
+    }
+    return text;
   }
 
   void add_parameters() {
@@ -164,10 +180,11 @@ class ProgramBuilder {
 
   /// Layers of a model, and updates of parameters of one shape, are equal but for names: one has the code of all.
   /// Steps that leave a loop share none with those that stay.
-  Result<EmittedFusion> emit_once(const hlo::Module& module, const std::string& name, bool invariant, Updated updated) {
+  Result<EmittedFusion> emit_once(const ProgramPart& part, const std::string& name, bool invariant, Updated updated) {
+    const hlo::Module& module = part.module;
     auto& emitted = invariant ? invariant_fusions_ : fusions_;
-    const auto [known, is_new] =
-        emitted.try_emplace(fmt::format("{} {}", hlo::structure_key(module), static_cast<int>(updated)));
+    const auto [known, is_new] = emitted.try_emplace(
+        fmt::format("{} {} {}", hlo::structure_key(module), static_cast<int>(updated), given_inputs(part)));
     if (!is_new) return emit_like(known->second, module, module.entry, name);
     Result<EmittedFusion> fusion = emit_updating(module, name, options_, updated);
     if (fusion) known->second = *fusion;
@@ -183,7 +200,7 @@ class ProgramBuilder {
       auto reshape = emit_fusion(part.module, part.module.entry, name, {.target = options_.target, .only = "reshape"});
       if (reshape || reshape.error().code != ErrorCode::Unsupported) return reshape;
     }
-    return emit_once(part.module, name, invariant, updated);
+    return emit_once(part, name, invariant, updated);
   }
 
   Result<void> add(const ProgramPart& part, Updated updated) {

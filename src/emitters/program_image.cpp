@@ -153,13 +153,10 @@ class ImageBuilder {
   }
 
   /// Arrays that are written one over the other lie in one: the parameter's where that may be written over, that of a
-  /// body's result, which has its place from the loop, or the first.
+  /// result, which has its place from the loop or the caller, or the first.
   void share(const EmittedProgram& program, Place place, const std::vector<std::string>& names) {
     const std::vector<int> over = written_over(program);
-    const auto is_given = [&](int of) {
-      return std::any_of(program.aliases.begin(), program.aliases.end(),
-                         [&](const ResultAlias& alias) { return alias.parameter == of; });
-    };
+    const auto is_given = [&](int of) { return std::ranges::count(program.aliases, of, &ResultAlias::parameter) > 0; };
     for (size_t i = 0; i < over.size(); ++i) {
       const int from = over[i];
       if (from < 0) continue;
@@ -167,11 +164,12 @@ class ImageBuilder {
       if (parameter && (place != Place::Entry || !is_given(from))) continue;
       GpuBuffer& first = buffer(names[static_cast<size_t>(from)]);
       GpuBuffer& next = buffer(names[i]);
-      if (next.role != BufferRole::Carried) {
+      GpuBuffer& begin = root(first.name);
+      const bool is_result = next.role == BufferRole::Output && begin.role == BufferRole::Intermediate;
+      if (next.role == BufferRole::Carried || is_result)
+        begin.lies_in = next.name;  // the whole chain so far
+      else
         next.lies_in = first.name;
-        continue;
-      }
-      root(first.name).lies_in = next.name;  // the whole chain so far
     }
     if (place == Place::Entry) give_parameters(program, names);
   }

@@ -31,11 +31,15 @@ struct EmittedImage {
 /// must outlive the image; where it is null, they are listed and cannot run. Results share memory with what is between
 /// steps, or have memory of their own (`results`). Errors: the loader's; Unsupported where the module demands of a
 /// result that it lies in a parameter which is another result too.
-enum class ResultMemory : uint8_t { Shared, Own };
 Result<EmittedImage> image_of(const EmittedProgram& program, const EmitOptions& options,
                               const KernelLoader& loader = {}, const GpuDevice* device = nullptr,
                               ResultMemory results = ResultMemory::Shared, const LoopLoader& loops = {});
 
+/// Makes results that may lie in parameters be written there by kernels that read these, or what takes their place,
+/// where nothing else reads it any more (overwrites.h): such steps become updates in place, of which written_over
+/// knows. A result with memory of its own is not, but where it must lie in the parameter: it would be copied from
+/// there.
+Result<void> write_over_operands(EmittedProgram& program, ResultMemory results);
 /// Of each buffer, the one over whose array the step that makes it may write, because that step copies it and it is all
 /// that is read of it from there on; -1: none.
 std::vector<int> written_over(const EmittedProgram& program);

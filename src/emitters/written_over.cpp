@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <map>
 
 #include "emitters/program_image.h"
 
@@ -16,7 +17,100 @@ bool ends_at(const EmittedProgram& program, int buffer, size_t step) {
   return true;
 }
 
+/// Chooses the pairs of steps, from the last one back: so what is to lie in a parameter at the end is known first.
+class OperandChoice {
+ public:
+  OperandChoice(EmittedProgram& program, ResultMemory results)
+      : program_(program), results_(results), over_(written_over(program)) {}
+
+  Result<void> run() {
+    for (size_t step = program_.steps.size(); step-- > 0;) STRATA_CHECK(choose(step));
+    // Fusions that share kernels have the same pairs.
+    std::map<std::string, std::vector<Overwrite>> common;
+    for (size_t step = 0; step < program_.steps.size(); ++step) {
+      if (!program_.steps[step].fusion) continue;
+      const std::vector<Overwrite>& pairs = chosen_[step];
+      const auto [known, is_new] = common.try_emplace(program_.steps[step].fusion->module_name(), pairs);
+      if (!is_new)
+        std::erase_if(known->second, [&](const Overwrite& one) { return std::ranges::count(pairs, one) == 0; });
+    }
+    for (ProgramStep& step : program_.steps) {
+      if (!step.fusion) continue;
+      const auto pairs = common.find(step.fusion->module_name());
+      if (pairs == common.end() || pairs->second.empty()) continue;
+      step.fusion->write_over(pairs->second);
+      step.only_copied.resize(step.inputs.size(), false);
+      for (const Overwrite& one : pairs->second) step.only_copied[static_cast<size_t>(one.input)] = true;
+    }
+    return {};
+  }
+
+ private:
+  /// Parameters first: another operand is taken for its memory alone.
+  Result<void> choose(size_t number) {
+    const ProgramStep& step = program_.steps[number];
+    if (!step.fusion) return {};
+    for (const bool parameters : {true, false}) {
+      for (size_t output = 0; output < step.outputs.size(); ++output) {
+        for (size_t input = 0; input < step.inputs.size(); ++input) {
+          if (is_parameter(step.inputs[input]) != parameters) continue;
+          STRATA_CHECK(choose(number, {static_cast<int>(output), static_cast<int>(input)}));
+        }
+      }
+    }
+    return {};
+  }
+
+  Result<void> choose(size_t number, const Overwrite& pair) {
+    const ProgramStep& step = program_.steps[number];
+    const int to = step.outputs[static_cast<size_t>(pair.output)];
+    const int from = step.inputs[static_cast<size_t>(pair.input)];
+    const bool free = over_[static_cast<size_t>(to)] < 0 && std::ranges::count(over_, from) == 0;
+    if (!free || !ends_at(program_, from, number) || !ends_in_parameter(from, to)) return {};
+    STRATA_TRY(const bool possible, is_possible(*step.fusion, pair));
+    if (!possible) return {};
+    chosen_[number].push_back(pair);
+    over_[static_cast<size_t>(to)] = from;
+    return {};
+  }
+
+  bool is_parameter(int buffer) const { return program_.buffers[static_cast<size_t>(buffer)].parameter >= 0; }
+
+  Result<bool> is_possible(const EmittedFusion& fusion, const Overwrite& pair) {
+    const hlo::Shape& from = fusion.inputs()[static_cast<size_t>(pair.input)];
+    const hlo::Shape& to = fusion.outputs()[static_cast<size_t>(pair.output)];
+    if (from.type != to.type || from.element_count() != to.element_count()) return false;
+    auto known = possible_.find(fusion.module_name());
+    if (known == possible_.end()) {
+      STRATA_TRY(std::vector<Overwrite> found, fusion.possible_overwrites());
+      known = possible_.emplace(fusion.module_name(), std::move(found)).first;
+    }
+    return std::ranges::count(known->second, pair) > 0;
+  }
+
+  /// Whether `to` is where a result begins that may lie in a parameter: in `from`, where that is a parameter.
+  bool ends_in_parameter(int from, int to) const {
+    return std::ranges::any_of(program_.aliases, [&](const ResultAlias& alias) {
+      if (results_ == ResultMemory::Own && !alias.must) return false;
+      int first = program_.results[alias.result];
+      while (over_[static_cast<size_t>(first)] >= 0) first = over_[static_cast<size_t>(first)];
+      return first == to && (!is_parameter(from) || alias.parameter == from);
+    });
+  }
+
+  EmittedProgram& program_;
+  const ResultMemory results_;
+  std::vector<int> over_;
+  std::map<size_t, std::vector<Overwrite>> chosen_;         ///< by step
+  std::map<std::string, std::vector<Overwrite>> possible_;  ///< by the fusion that has the kernels
+};
+
 }  // namespace
+
+Result<void> write_over_operands(EmittedProgram& program, ResultMemory results) {
+  if (program.aliases.empty()) return {};
+  return OperandChoice(program, results).run();
+}
 
 std::vector<int> written_over(const EmittedProgram& program) {
   std::vector<int> over(program.buffers.size(), -1);

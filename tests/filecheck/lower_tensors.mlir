@@ -4,11 +4,12 @@
 // CHECK: llvm.mlir.global internal constant @[[TABLE:.*]](dense<[1, 0, 1]> : tensor<3xi8>) {{.*}}alignment = 256{{.*}} : !llvm.array<3 x i8>
 // GPU: llvm.mlir.global internal constant @{{.*}}addr_space = 1
 
-// Tensors vanish from loops and results; what inputs hold never changes, unless an output is the same memory.
+// Tensors vanish from loops and results; what inputs hold never changes. One over which an output is written is read
+// where the output lies.
 // CHECK-LABEL: func.func @kernel
 // CHECK-SAME: (%[[IN:.*]]: !llvm.ptr {llvm.align = 16 : i64, llvm.dereferenceable = 4096 : i64, llvm.noalias, llvm.nocapture, llvm.readonly}
-// CHECK-SAME: %[[OLD:[^:]*]]: !llvm.ptr {llvm.align = 16 : i64, llvm.dereferenceable = 4096 : i64, llvm.nocapture, llvm.readonly}
-// CHECK-SAME: %[[OUT:[^:]*]]: !llvm.ptr {llvm.align = 16 : i64, llvm.dereferenceable = 4096 : i64, llvm.nocapture}
+// CHECK-SAME: !llvm.ptr {llvm.align = 16 : i64, llvm.dereferenceable = 4096 : i64, llvm.noalias, llvm.nocapture, llvm.readonly}
+// CHECK-SAME: %[[OUT:[^:]*]]: !llvm.ptr {llvm.align = 16 : i64, llvm.dereferenceable = 4096 : i64, llvm.noalias, llvm.nocapture}
 // CHECK-SAME: %[[SHARED:[^:]*]]: !llvm.ptr {llvm.align = 16 : i64, llvm.noalias})
 // CHECK-SAME: strata.shared_bytes = 0
 // GPU-LABEL: func.func @kernel
@@ -17,7 +18,7 @@
 // CHECK: %[[P:.*]] = arith.index_castui %[[I]] : index to i64
 // CHECK: %[[A:.*]] = llvm.getelementptr inbounds %[[IN]][%[[P]]] : (!llvm.ptr, i64) -> !llvm.ptr, f32
 // CHECK: llvm.load %[[A]] invariant {alignment = 4 : i64} : !llvm.ptr -> f32
-// CHECK: %[[B:.*]] = llvm.getelementptr inbounds %[[OLD]][%[[P]]]
+// CHECK: %[[B:.*]] = llvm.getelementptr inbounds %[[OUT]][%[[P]]]
 // CHECK: llvm.load %[[B]] {alignment = 4 : i64} : !llvm.ptr -> f32
 // CHECK: scf.if
 // CHECK: llvm.store %{{.*}}, %{{.*}} {alignment = 4 : i64} : f32, !llvm.ptr

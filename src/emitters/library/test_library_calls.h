@@ -29,11 +29,12 @@ inline hlo::ModulePtr parsed(const std::string& text) {
 /// The program that the fake GPU's kernels belong to: a launch runs the kernel on the CPU.
 inline const EmittedProgram* running = nullptr;
 
-inline void run_kernel_of(const EmittedProgram& program, const char* kernel, void** arguments) {
+/// Runs the kernel once, whichever steps have it; false where none of the program does.
+inline bool run_kernel_of(const EmittedProgram& program, const char* kernel, void** arguments) {
   for (const ProgramStep& step : program.steps) {
     if (step.loop) {
-      run_kernel_of(*step.loop->body, kernel, arguments);
-      if (step.loop->condition) run_kernel_of(*step.loop->condition, kernel, arguments);
+      if (run_kernel_of(*step.loop->body, kernel, arguments)) return true;
+      if (step.loop->condition && run_kernel_of(*step.loop->condition, kernel, arguments)) return true;
     }
     if (!step.fusion || step.fusion->kernel_names().front() != kernel) continue;
     std::vector<const void*> inputs;
@@ -44,7 +45,7 @@ inline void run_kernel_of(const EmittedProgram& program, const char* kernel, voi
       inputs.push_back(*static_cast<void**>(arguments[i]));
       if (reinterpret_cast<uintptr_t>(inputs.back()) % Buffer::kAlignment == 0) continue;
       const hlo::Shape& shape = step.fusion->inputs()[i];
-      ASSERT_EQ(shape.rank(), 0U);
+      EXPECT_EQ(shape.rank(), 0U);
       Buffer& copy = aligned.emplace_back(static_cast<size_t>(hlo::byte_width(shape.type)));
       std::memcpy(copy.data(), inputs.back(), copy.size());
       inputs.back() = copy.data();
@@ -53,10 +54,14 @@ inline void run_kernel_of(const EmittedProgram& program, const char* kernel, voi
       outputs.push_back(*static_cast<void**>(arguments[count + i]));
     const Result<void> ran = step.fusion->run_on_cpu(inputs, outputs);
     EXPECT_TRUE(ran) << ran.error().to_string();
+    return true;
   }
+  return false;
 }
 
-inline void run_kernel(const char* kernel, void** arguments) { run_kernel_of(*running, kernel, arguments); }
+inline void run_kernel(const char* kernel, void** arguments) {
+  EXPECT_TRUE(run_kernel_of(*running, kernel, arguments)) << kernel;
+}
 
 class LibraryCallsTest : public FakeDriverTest {
  protected:

@@ -94,6 +94,20 @@ Value root_of(Value tensor, llvm::DenseMap<Value, Value>& known) {
   return root;
 }
 
+/// Kernels read an input over which they write an output where the output lies. So loads and stores of one array begin
+/// at one pointer, which tells LLVM which of them are of the same element; of the input's own nothing is left.
+void read_where_written(mlir::ModuleOp module) {
+  for (auto kernel : module.getOps<FuncOp>()) {
+    for (unsigned output = 0; output < kernel.getNumArguments(); ++output) {
+      const auto alias = kernel.getArgAttrOfType<mlir::IntegerAttr>(output, "strata.alias");
+      for (unsigned input = 0; alias && input < kernel.getNumArguments(); ++input) {
+        if (kernel.getArgAttrOfType<mlir::IntegerAttr>(input, "strata.input") == alias)
+          kernel.getArgument(input).replaceAllUsesWith(kernel.getArgument(output));
+      }
+    }
+  }
+}
+
 /// Uses of tensors in the module become uses of their roots.
 mlir::LogicalResult use_roots(mlir::ModuleOp module) {
   llvm::SmallVector<std::pair<Value, Value>> roots;
@@ -154,14 +168,8 @@ class InvariantArguments {
 
  private:
   void add_kernel(FuncOp kernel) {
-    llvm::DenseSet<int64_t> aliased;
-    for (unsigned i = 0; i < kernel.getNumArguments(); ++i) {
-      if (const auto alias = kernel.getArgAttrOfType<mlir::IntegerAttr>(i, "strata.alias"))
-        aliased.insert(alias.getInt());
-    }
     for (const mlir::BlockArgument argument : kernel.getArguments()) {
-      const auto input = kernel.getArgAttrOfType<mlir::IntegerAttr>(argument.getArgNumber(), "strata.input");
-      if (!input || aliased.contains(input.getInt())) written_.insert(argument);
+      if (!kernel.getArgAttr(argument.getArgNumber(), "strata.input")) written_.insert(argument);
     }
   }
 
@@ -220,8 +228,8 @@ class TensorLowering {
       const auto add = [&](llvm::StringRef name, mlir::Attribute value) {
         attributes.push_back(builder.getNamedAttr(name, value));
       };
-      const bool aliased = is_kernel && !invariant && !sole_output(function, i);
-      if (is_kernel && !aliased) add("llvm.noalias", builder.getUnitAttr());
+      if (is_kernel && (invariant || function.getArgAttr(i, "strata.output")))
+        add("llvm.noalias", builder.getUnitAttr());
       if (invariant || (is_kernel && function.getArgAttr(i, "strata.input"))) {
         add("llvm.readonly", builder.getUnitAttr());
       }
@@ -242,11 +250,6 @@ class TensorLowering {
                                    builder.getNamedAttr("llvm.align", builder.getI64IntegerAttr(kSharedAlignment))});
     function.insertArgument(function.getNumArguments(), LLVM::LLVMPointerType::get(function.getContext(), space),
                             attributes, function.getLoc());
-  }
-
-  /// Whether no other argument is the memory of this output.
-  static bool sole_output(FuncOp kernel, unsigned argument) {
-    return kernel.getArgAttr(argument, "strata.output") && !kernel.getArgAttr(argument, "strata.alias");
   }
 
   void remove_tensors(FuncOp function) {
@@ -539,6 +542,7 @@ void delay_conditional_writes(mlir::ModuleOp module) {
 
 mlir::LogicalResult lower_tensors(mlir::ModuleOp module, const LoweringOptions& options) {
   delay_conditional_writes(module);
+  read_where_written(module);
   if (mlir::failed(use_roots(module))) return mlir::failure();
   return TensorLowering(module, options).run();
 }
