@@ -460,8 +460,8 @@ def call_through_torch(module, arrays: list[jax.Array], device: str) -> list[jax
 
 
 def _compile(function: Callable, specs: tuple, options: dict[str, Any]):
-    """The module of a function. Where JAX lowers to calls of LAPACK or cuSOLVER, the lowering for TPUs, which has
-    none of them, is taken."""
+    """The module of a function. Where JAX lowers to calls of LAPACK, the lowering for CUDA is taken, whose calls Strata
+    has some of, or that for TPUs, which has none."""
     _state.compiling = True  # calls of other functions of Strata become part of this one
     try:
         traced = jax.jit(function, keep_unused=True).trace(*specs)
@@ -477,13 +477,15 @@ def _compile(function: Callable, specs: tuple, options: dict[str, Any]):
         raise strata.Error(f"strata.jax.jit: {across[0].primitive.name} at {_place(across[0])} goes across an axis "
                            "that has a name outside of the function\n  compile the function that names it: "
                            "strata.jax.jit(jax.vmap(f, axis_name=...))") from error
-    if _library_calls(text):
+    for platform in ("cuda", "tpu"):
+        if not _library_calls(text):
+            break
         try:
-            portable = traced.lower(lowering_platforms=("tpu",)).as_text("hlo")
+            other = traced.lower(lowering_platforms=(platform,)).as_text("hlo")
         except Exception:  # JAX has none: what is called is said below
-            portable = text
-        if not _library_calls(portable):
-            text = portable
+            continue
+        if not _library_calls(other):
+            text = other
     if calls := _library_calls(text):
         # The name of an instruction begins with that of the operator of JAX that it is of.
         kind = re.search(rf'%?([\w\-]+?)(?:\.\d+)? = .*custom_call_target="{re.escape(calls[0])}"', text)
@@ -529,7 +531,8 @@ def _place(equation: Any) -> str:
 
 def _library_calls(text: str) -> list[str]:
     """Targets of custom calls but those that Strata has."""
-    return [target for target in re.findall(r'custom_call_target="([^"]+)"', text) if target != "TopK"]
+    known = ("TopK", "cusolver_potrf_ffi", "cusolver_getrf_ffi", "cu_lu_pivots_to_permutation")
+    return [target for target in re.findall(r'custom_call_target="([^"]+)"', text) if target not in known]
 
 
 def _row_major(text: str) -> str:

@@ -14,10 +14,13 @@
 #include "hlo/expand_batch_norms.h"
 #include "hlo/expand_bitcast_converts.h"
 #include "hlo/expand_conditionals.h"
+#include "hlo/expand_linear_algebra.h"
 #include "hlo/expand_ragged_dots.h"
+#include "hlo/expand_random_bits.h"
 #include "hlo/expand_row_scatters.h"
 #include "hlo/expand_scans.h"
 #include "hlo/expand_select_and_scatter.h"
+#include "hlo/expand_solver_calls.h"
 #include "hlo/expand_window_scatters.h"
 #include "hlo/inline_calls.h"
 #include "hlo/iota_indices.h"
@@ -36,7 +39,10 @@ Result<std::optional<hlo::Module>> expand_operators(const hlo::Module& module, c
     const hlo::InputOutputAliases none;
     STRATA_TRY(expanded, hlo::expand_conditionals(module, setting.given != nullptr ? *setting.given : none));
   }
-  for (const auto& [has, expand] : {std::pair(&hlo::has_short_loops, &hlo::unroll_loops),
+  for (const auto& [has, expand] : {std::pair(&hlo::has_random_bits, &hlo::expand_random_bits),
+                                    std::pair(&hlo::has_solver_calls, &hlo::expand_solver_calls),
+                                    std::pair(&hlo::has_linear_algebra, &hlo::expand_linear_algebra),
+                                    std::pair(&hlo::has_short_loops, &hlo::unroll_loops),
                                     std::pair(&hlo::has_computed_conditions, &hlo::carry_conditions),
                                     std::pair(&hlo::has_uneven_bitcast_converts, &hlo::expand_bitcast_converts),
                                     std::pair(&hlo::has_ragged_dots, &hlo::expand_ragged_dots),

@@ -55,6 +55,9 @@ TEST(Compare, ResultsOfTransformsAreFound) {
                     "}\nENTRY e { a = c64[8] parameter(0)\n c = c64[8] call(a), to_apply=called\n "
                     "ROOT t = (c64[8], c64[8]) tuple(a, c)\n}"),
               ElementsAre(false, true));
+  EXPECT_THAT(found("ENTRY e { a = f32[8,8] parameter(0)\n l = f32[8,8] cholesky(a), lower=true\n "
+                    "ROOT t = (f32[8,8], f32[8,8]) tuple(l, a)\n}"),
+              ElementsAre(true, false));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "hlo/evaluate_parts.h"
 #include "hlo/expand_batch_norms.h"
 #include "hlo/expand_ragged_dots.h"
+#include "hlo/expand_solver_calls.h"
 #include "hlo/inline_calls.h"
 #include "hlo/strided.h"
 #include "hlo/text.h"
@@ -366,8 +367,6 @@ Result<Literal> Evaluator::run_control(const Instruction& instruction, std::vect
       }
     }
     case Opcode::RngBitGenerator:
-      if (instruction.as<RandomAttributes>().algorithm != RandomAttributes::Algorithm::Default)
-        return unsupported("the interpreter has only rng_default: the other generators would need XLA's bits");
       return evaluate_random_bits(instruction, operands[0]);
     case Opcode::Scan:
       return evaluate_scan(*this, called(0), instruction, operands);
@@ -383,6 +382,10 @@ Result<Literal> evaluate(const Module& module, std::span<const Literal> argument
 Result<Literal> evaluate(const Module& module, const Computation& computation, std::span<const Literal> arguments) {
   assert(arguments.size() == computation.parameters.size());
   STRATA_CHECK(check_calls(module));
+  if (has_solver_calls(module)) {
+    STRATA_TRY(const Module expanded, expand_solver_calls(extract_module(module, computation)));
+    return evaluate(expanded, expanded.entry_computation(), arguments);
+  }
   if (has_ragged_dots(module)) {
     STRATA_TRY(const Module expanded, expand_ragged_dots(extract_module(module, computation)));
     return evaluate(expanded, expanded.entry_computation(), arguments);
@@ -399,7 +402,8 @@ Result<void> check_evaluable(const Module& module, const Computation& computatio
     if (family(instruction.opcode) == Family::Unsupported) {
       std::vector<Shape> operands;
       for (const InstructionId id : instruction.operands) operands.push_back(computation[id].shape);
-      if (!is_top_k_call(instruction, operands) && !is_annotation(instruction, operands))
+      if (!is_top_k_call(instruction, operands) && !is_annotation(instruction, operands) &&
+          !is_solver_call(computation, instruction))
         return tl::unexpected(not_supported(instruction).value().at(instruction.location));
       continue;
     }

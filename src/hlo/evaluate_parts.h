@@ -68,7 +68,10 @@ Result<Literal> evaluate_sort(const Instruction& instruction, const std::vector<
 
 /// Ten rounds of Philox on four words of 32 bits.
 std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key);
-/// Bits of the counter state[1], state[2] and those after it under the key state[0], and the state after them.
+/// Twenty rounds of Threefry on two words of 32 bits.
+std::array<uint32_t, 2> threefry(std::array<uint32_t, 2> counter, std::array<uint32_t, 2> key);
+/// Bits of the counter state[1] and those after it under the key state[0], and the state after them. Philox's counter
+/// has 64 bits more: state[2], or where there is none, the key's.
 Literal evaluate_random_bits(const Instruction& instruction, const Literal& state);
 
 /// Calls the computation step by step on the slices of its inputs and what it handed on.

@@ -151,21 +151,58 @@ TEST(HloRandomBits, AreThoseOfPhilox) {
             (Words{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
+TEST(HloRandomBits, AreThoseOfThreefry) {
+  using Words = std::array<uint32_t, 2>;
+  EXPECT_EQ(threefry({0, 0}, {0, 0}), (Words{0x6b200159, 0x99ba4efe}));
+  EXPECT_EQ(threefry({~0U, ~0U}, {~0U, ~0U}), (Words{0x1cb996fc, 0xbb002be7}));
+  EXPECT_EQ(threefry({0x243f6a88, 0x85a308d3}, {0x13198a2e, 0x03707344}), (Words{0xc4923a9c, 0x483df7a0}));
+}
+
+/// What rng-bit-generator makes of a state.
+std::string bits_of(const std::string& state, const std::string& bits, const std::string& algorithm) {
+  const size_t words = 2 + static_cast<size_t>(std::count(state.begin(), state.end(), ',')) - 1;
+  return value_of(fmt::format("ENTRY e {{ s = u64[{0}] constant({1}) ROOT r = (u64[{0}], {2}) rng-bit-generator(s), "
+                              "algorithm={3} }}",
+                              words, state, bits, algorithm),
+                  {});
+}
+
+// What XLA gives on a CPU, by way of JAX 0.11's lax.rng_bit_generator.
+TEST(HloRandomBits, AreThoseOfXla) {
+  const std::string state = "{5, 18446744073709551614}";  // two counts before the inner counter begins again
+  EXPECT_EQ(bits_of(state, "u32[12]", "rng_default"),
+            "({5, 1}, {1981577808, 3616989187, 3826979642, 1386173831, 1314562490, 4035658752, 2543735481, 4162936588, "
+            "64677483, 3635105107, 3931607701, 727262183})");
+  EXPECT_EQ(bits_of(state, "u32[12]", "rng_philox"), bits_of(state, "u32[12]", "rng_default"));
+  EXPECT_EQ(bits_of(state, "u64[3]", "rng_default"),
+            "({5, 0}, {15534850270132206160, 5953571274543010618, 17333022358970737082})");
+  // Of narrow elements each has a word of its own.
+  EXPECT_EQ(bits_of(state, "u16[9]", "rng_philox"),
+            "({5, 1}, {31312, 57347, 4922, 21895, 41402, 17408, 21177, 24332, "
+            "58987})");
+  EXPECT_EQ(bits_of(state, "u32[9]", "rng_three_fry"),
+            "({5, 3}, {1142532943, 242479857, 3818595097, 1327100559, 1396233059, 315918555, 2544891230, 2061267011, "
+            "349696651})");
+  EXPECT_EQ(bits_of(state, "u32[2,3]", "rng_three_fry"),
+            "({5, 1}, {{1142532943, 3818595097, 1396233059}, {242479857, 1327100559, 315918555}})");
+  EXPECT_EQ(bits_of(state, "u8[3]", "rng_three_fry"), "({5, 0}, {79, 241, 25})");
+  EXPECT_EQ(bits_of(state, "u64[3]", "rng_three_fry"),
+            "({5, 1}, {1041443056896289615, 5699853503226913561, 1356859863320810339})");
+}
+
 TEST(HloRandomBits, GoOnWhereTheStateLeftOff) {
-  const auto bits = [](const std::string& state, int64_t count) {
-    return value_of(fmt::format("ENTRY e {{ s = u64[2] constant({}) ROOT r = (u64[2], u32[{}]) rng-bit-generator(s), "
-                                "algorithm=rng_default }}",
-                                state, count),
-                    {});
-  };
-  EXPECT_EQ(bits("{0, 0}", 4), "({0, 1}, {1713891541, 3781805453, 3159862348, 2600524760})");
-  const std::string eight = bits("{7, 0}", 8), next = bits("{7, 1}", 4);
-  EXPECT_EQ(eight.substr(0, 9), "({7, 2}, ");
-  EXPECT_EQ(eight.substr(eight.size() - next.size() + 10), next.substr(10)) << eight << next;
-  const std::string head =
-      "ENTRY e { s = u64[2] parameter(0) ROOT r = (u64[2], u32[2]) rng-bit-generator(s), algorithm=";
-  EXPECT_THAT(error_of(head + "rng_mersenne }"), HasSubstr("algorithm is one of"));
-  EXPECT_THAT(value_of(head + "rng_three_fry }", {*parse_value("u64[2] {1, 2}")}), HasSubstr("only rng_default"));
+  for (const std::string algorithm : {"rng_philox", "rng_three_fry"}) {
+    const std::string all = bits_of("{7, 0}", "u64[4]", algorithm);
+    const std::string next = bits_of(algorithm == "rng_philox" ? "{7, 1}" : "{7, 2}", "u64[2]", algorithm);
+    const std::string last = next.substr(next.rfind('{') + 1);
+    EXPECT_EQ(all.substr(all.size() - last.size()), last) << all << next;
+  }
+  EXPECT_EQ(bits_of("{7, 18446744073709551615, 3}", "u32[4]", "rng_philox").substr(0, 10), "({7, 0, 4}");
+  const std::string head = "ENTRY e { s = u64[2] parameter(0) ROOT r = (u64[2], u32[2]) rng-bit-generator(s), ";
+  EXPECT_THAT(error_of(head + "algorithm=rng_mersenne }"), HasSubstr("algorithm is one of"));
+  EXPECT_THAT(error_of("ENTRY e { s = u64[3] parameter(0) ROOT r = (u64[3], u32[2]) rng-bit-generator(s), "
+                       "algorithm=rng_three_fry }"),
+              HasSubstr("the state of rng_three_fry is u64[2]"));
 }
 
 }  // namespace

@@ -130,6 +130,8 @@ Result<Shape> infer_control(const RuleContext& context) {
       const bool is_state = same_shape(state, array_shape(ElementType::U64, {2})) ||
                             same_shape(state, array_shape(ElementType::U64, {3}));
       if (!is_state) return invalid("the state is {}, not u64[2] or u64[3]", to_string_without_layout(state));
+      const bool threefry = instruction.as<RandomAttributes>().algorithm == RandomAttributes::Algorithm::ThreeFry;
+      if (threefry && state.dims[0] != 2) return invalid("the state of rng_three_fry is u64[2]");
       const bool makes_bits =
           stated.elements.size() == 2 && is_integer(stated.elements[1].type) && bit_width(stated.elements[1].type) >= 8;
       if (!makes_bits) return invalid("it makes a state and an array of integers of 8 bits or more");

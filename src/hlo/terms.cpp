@@ -6,6 +6,7 @@
 
 #include "hlo/associative_scans.h"
 #include "hlo/expand_ragged_dots.h"
+#include "hlo/expand_solver_calls.h"
 
 namespace strata::hlo {
 namespace {
@@ -47,6 +48,11 @@ int64_t terms_of(const Computation& computation, const Instruction& it) {
     case Opcode::Fft:
       for (int64_t length : it.as<FftAttributes>().lengths) terms *= std::max<int64_t>(length, 1);
       return terms;
+    case Opcode::Cholesky:
+    case Opcode::TriangularSolve:
+      return operand(0).dims.back();
+    case Opcode::CustomCall:
+      return is_solver_call(computation, it) ? operand(0).dims.back() : 1;
     default:
       return 1;
   }
@@ -70,7 +76,7 @@ std::vector<bool> transformed_results(const Module& module) {
     for (size_t i = 0; i < here.size(); ++i) {
       const Instruction& it = computation.instructions[i];
       here[i] =
-          it.opcode == Opcode::Fft ||
+          family(it.opcode) == Family::LinearAlgebra || is_solver_call(computation, it) ||
           std::any_of(it.operands.begin(), it.operands.end(), [&](auto id) { return here[static_cast<size_t>(id)]; }) ||
           std::any_of(it.called.begin(), it.called.end(), [&](auto id) { return has[static_cast<size_t>(id)]; });
       has[c] = has[c] || here[i];

@@ -11,16 +11,17 @@ namespace strata::hlo {
 /// How many elements of a window along one dimension are not holes (lhs_dilate) of the array below it, at most.
 int64_t elements_beside_holes(const WindowDimension& window);
 
-/// The terms of one element of a reduction, product, convolution or window; 1 for all other operators.
+/// The terms of one element of a reduction, product, convolution, window, solve or factor; 1 for all other operators.
 int64_t terms_of(const Computation& computation, const Instruction& it);
 
 /// The most terms of one element of a reduction, product, convolution, window or scan that is written as a recursion
 /// (scan_recursion.h) anywhere in the module; at least 1.
 int64_t most_terms(const Module& module);
 
-/// Which results come from a Fourier transform: of each operand where the root is a tuple, else of the one result. Each
-/// element of a transform has the rounding errors of all that is transformed, so they are of one size in all elements,
-/// however small an element is. All results of a loop, branch or call with a transform in it count.
+/// Which results come from a Fourier transform, a solve or a factor: of each operand where the root is a tuple, else of
+/// the one result. Each element of these has the rounding errors of all that is transformed or eliminated, so they are
+/// of one size in all elements, however small an element is. All results of a loop, branch or call with one in it
+/// count.
 std::vector<bool> transformed_results(const Module& module);
 
 /// By how much tolerances of single operators grow where sums have this many terms: the roundings of a chain of n

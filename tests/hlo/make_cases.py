@@ -5,7 +5,8 @@ usage: make_cases.py FOLDER    needs jax (CPU), which the tests themselves do no
 
 NAME.hlo is what JAX prints; NAME.values has a line "in SHAPE VALUES" for each argument and "out SHAPE VALUES" for each
 result. Cases whose name ends in _optimised are texts after XLA's passes for the CPU, with fusions and layouts; those
-whose name ends in _tpu are texts as lowered for TPUs, where the CPU's have calls of LAPACK. Values are the CPU's.
+whose name ends in _tpu or _cuda are texts as lowered for TPUs and for CUDA, where the CPU's have calls of LAPACK.
+Values are the CPU's.
 """
 
 import os
@@ -227,6 +228,21 @@ CASES = {
     "batch_norm_training": (batch_norm_training, f32(4, 3, 5), f32(3), f32(3)),
     "batch_norm_inference": (batch_norm_inference, f32(4, 3, 5), f32(3), f32(3), f32(3), positive(f32(3))),
     "batch_norm_grad": (batch_norm_grad, f32(4, 3, 5), f32(3), f32(3), positive(f32(3)), f32(4, 3, 5)),
+    "cholesky_cuda": (lambda a, b: (jnp.linalg.cholesky(a @ a.mT), jnp.linalg.cholesky(-a), jnp.linalg.cholesky(
+        a @ a.mT, upper=True), jax.scipy.linalg.cho_solve((a[0], True), b)), triangular(2, 5, 5), f32(5, 3)),
+    "cholesky_complex_cuda": (lambda a: jnp.linalg.cholesky(a @ a.conj().T), c64(4, 4)),
+    "cholesky_grad_cuda": (jax.grad(lambda a: jnp.sin(jnp.linalg.cholesky(a @ a.mT)).sum()), triangular(2, 4, 4)),
+    "solve_cuda": (lambda a, b: (jnp.linalg.solve(a, b), jnp.linalg.inv(a), jnp.linalg.det(a), jnp.linalg.slogdet(a)),
+                   f32(3, 6, 6), f32(3, 6, 2)),
+    "solve_complex_cuda": (lambda a, b: (jnp.linalg.solve(a, b), jnp.linalg.det(a)), c64(4, 4), c64(4)),
+    "lu_cuda": (lambda a, b: (jax.scipy.linalg.lu(a[0]), jax.scipy.linalg.lu(b), lax.linalg.lu(a)),
+                f32(2, 5, 3), f32(3, 5)),
+    "lu_singular_cuda": (lambda a: (lax.linalg.lu(a), jnp.linalg.det(a)),
+                         np.array([[0, 2, 4], [0, 1, 2], [0, 3, 7]], np.float32)),
+    "random_bits": (lambda s: [lax.rng_bit_generator(s, shape, dtype, algorithm)
+        for algorithm in (lax.RandomAlgorithm.RNG_DEFAULT, lax.RandomAlgorithm.RNG_THREE_FRY)
+        for shape, dtype in (((9, ), np.uint32), ((3, 4), np.uint64), ((3, 5, 1), np.uint8), ((2, 3), np.uint16))],
+                    np.array([81985529216486895, 2**64 - 2], np.uint64)),
 }
 
 NAMES = {"bool": "pred", "int4": "s4", "uint4": "u4", "float8_e4m3fn": "f8e4m3fn", "float8_e5m2": "f8e5m2",
@@ -277,9 +293,9 @@ def main():
         lowered = jax.jit(function, keep_unused=True).lower(*arguments)
         compiled = lowered.compile()
         text = without_places(compiled.as_text()) if name.endswith("_optimised") else lowered.as_text("hlo")
-        if name.endswith("_tpu"):
+        if (platform := name.rpartition("_")[2]) in ("tpu", "cuda"):
             traced = jax.jit(function, keep_unused=True).trace(*arguments)
-            text = traced.lower(lowering_platforms=("tpu",)).as_text("hlo")
+            text = traced.lower(lowering_platforms=(platform,)).as_text("hlo")
         results = jax.tree.leaves(compiled(*arguments))
         (folder / f"{name}.hlo").write_text(text)
         values = [line("in", a) for a in jax.tree.leaves(arguments)] + [line("out", r) for r in results]

@@ -184,6 +184,9 @@ def test_control_flow_and_linear_algebra():
     a = array(4, 4)
     spd = a @ a.T + 4 * jnp.eye(4)
     same(strata.jax.jit(jnp.linalg.cholesky)(spd), jnp.linalg.cholesky(spd), 1e-4)
+    for name in ("inv", "det", "slogdet"):
+        same(strata.jax.jit(getattr(jnp.linalg, name))(spd), getattr(jnp.linalg, name)(spd), 1e-4)
+    same(strata.jax.jit(jnp.linalg.solve)(spd, a), jnp.linalg.solve(spd, a), 1e-4)
     key = jax.random.key_data(jax.random.key(3))
     draw = lambda k: jax.random.normal(jax.random.wrap_key_data(k), (3,))  # noqa: E731
     same(strata.jax.jit(draw)(key), draw(key), 1e-4)

@@ -1,0 +1,85 @@
+#include "hlo/expand_linear_algebra.h"
+
+#include <algorithm>
+
+#include "hlo/matrix_loops.h"
+#include "hlo/replace_instructions.h"
+
+namespace strata::hlo {
+namespace {
+
+using Value = TextBuilder::Value;
+
+bool is_expanded(const Instruction& it) {
+  return (it.opcode == Opcode::Cholesky || it.opcode == Opcode::TriangularSolve) && it.shape.element_count() > 0;
+}
+
+Value nan_of(TextBuilder& text, ElementType type) {
+  if (!is_complex(type)) return text.constant(type, "nan");
+  return text.add(array_shape(type, {}), "constant((nan, nan))");
+}
+
+/// Zeros where the column is greater than the row.
+Value lower_triangle(TextBuilder& text, const Value& of) {
+  const Value rows = text.iota(ElementType::S32, of.dims(), 1), columns = text.iota(ElementType::S32, of.dims(), 2);
+  return text.select(text.compare(rows, columns, "GE"), of, text.constant(of.type(), 0));
+}
+
+std::string cholesky(const Instruction& it, const Shape& operand) {
+  TextBuilder text;
+  const bool lower = it.as<CholeskyAttributes>().lower;
+  const Value given = matrices(text, text.parameter(0, operand));
+  const auto adjoint = [&](const Value& of) { return text.conjugate(text.transpose(of)); };
+  const Value a = lower ? given : adjoint(given);
+  const int64_t n = a.dims()[1];
+  const Value factor = factor_positive(text, a);
+  const Value corner = text.real(text.reshape(text.slice(text.slice(factor, 1, n - 1, n), 2, n - 1, n), {a.dims()[0]}));
+  const Value fails = text.broadcast(text.compare(corner, corner, "NE"), a.dims(), {0});
+  const Value triangle = lower_triangle(text, factor);
+  const Value made = text.select(fails, nan_of(text, a.type()), lower ? triangle : adjoint(triangle));
+  return text.module(text.reshape(text.convert(made, operand.type), operand.dims));
+}
+
+std::string triangular_solve(const Instruction& it, const Shape& matrix, const Shape& sides) {
+  using Transpose = TriangularSolveAttributes::Transpose;
+  const auto& how = it.as<TriangularSolveAttributes>();
+  TextBuilder text;
+  Value a = matrices(text, text.parameter(0, matrix)), b = matrices(text, text.parameter(1, sides));
+  if (how.transpose_a == Transpose::Adjoint) a = text.conjugate(a);
+  // x · op(a) = b is op(a)ᵀ · xᵀ = bᵀ.
+  const bool transposed = (how.transpose_a != Transpose::NoTranspose) == how.left_side;
+  if (transposed) a = text.transpose(a);
+  if (!how.left_side) b = text.transpose(b);
+  // An upper triangle is a lower one from the other end.
+  const bool upper = how.lower == transposed;
+  if (upper) {
+    a = text.reverse(a, {1, 2});
+    b = text.reverse(b, {1});
+  }
+  Value x = solve_lower(text, lower_triangle(text, a), b, how.unit_diagonal);
+  if (upper) x = text.reverse(x, {1});
+  if (!how.left_side) x = text.transpose(x);
+  return text.module(text.reshape(text.convert(x, sides.type), sides.dims));
+}
+
+}  // namespace
+
+bool has_linear_algebra(const Module& module) {
+  return std::ranges::any_of(module.computations, [](const Computation& computation) {
+    return std::ranges::any_of(computation.instructions, is_expanded);
+  });
+}
+
+Result<Module> expand_linear_algebra(const Module& module) {
+  return replace_instructions(module,
+                              [](const Computation& computation, const Instruction& it) -> std::optional<Replacement> {
+                                if (!is_expanded(it)) return std::nullopt;
+                                const Shape& first = computation.operand_shape(it, 0);
+                                return Replacement{it.opcode == Opcode::Cholesky
+                                                       ? cholesky(it, first)
+                                                       : triangular_solve(it, first, computation.operand_shape(it, 1)),
+                                                   it.operands};
+                              });
+}
+
+}  // namespace strata::hlo

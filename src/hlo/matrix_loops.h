@@ -1,0 +1,34 @@
+// Factors and solves of batches of matrices as loops over columns, and over blocks of them, written as text.
+#pragma once
+
+#include "hlo/text_builder.h"
+
+namespace strata::hlo {
+
+/// Up to so many columns a matrix is one block: its columns are computed one after the other, all of the matrix each
+/// time. Beyond, blocks bound that to a block of columns; a product does the rest.
+constexpr int64_t kLargestBlock = 128;
+
+/// An array as [batch, m, n], of floats of 32 bits or more.
+TextBuilder::Value matrices(TextBuilder& text, const TextBuilder::Value& of);
+
+/// x of a · x = b, for a: [batch, n, n] lower triangular with zeros above its diagonal, and b: [batch, n, m].
+TextBuilder::Value solve_lower(TextBuilder& text, const TextBuilder::Value& a, const TextBuilder::Value& b,
+                               bool unit_diagonal);
+
+/// The lower factor of a: [batch, n, n], of whose lower triangles it reads. What it gives above the diagonal means
+/// nothing. Where there is no factor, the last element of the diagonal is NaN.
+TextBuilder::Value factor_positive(TextBuilder& text, const TextBuilder::Value& a);
+
+/// Of a: [batch, m, n] with partial pivoting.
+struct LuFactors {
+  TextBuilder::Value both;    ///< [batch, m, n]: l below the diagonal, u above and on it
+  TextBuilder::Value pivots;  ///< s32[batch, min(m, n)]: the row from 0 that each row was exchanged with, in turn
+};
+LuFactors factor_with_pivots(TextBuilder& text, const TextBuilder::Value& a);
+
+/// s32[batch, n]: 0 … n - 1 with the first exchanged with element pivots[0] of them, the second with pivots[1] …, of
+/// pivots: s32[batch, k].
+TextBuilder::Value permutation_of(TextBuilder& text, const TextBuilder::Value& pivots, int64_t n);
+
+}  // namespace strata::hlo
