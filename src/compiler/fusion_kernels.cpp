@@ -12,6 +12,7 @@
 #include "hlo/text.h"
 #include "superopt/codegen/emit.h"
 #include "superopt/codegen/glue_operators.h"
+#include "superopt/optimize/cost.h"
 
 namespace strata::compiler {
 namespace {
@@ -38,11 +39,13 @@ std::optional<DType> element_type(hlo::ElementType type) {
   return found ? std::optional(*found) : std::nullopt;
 }
 
-/// Whether a fusion is one kernel that needs nothing but its arguments and shared memory.
+/// Whether a fusion is one kernel that needs nothing but its arguments and shared memory, once outputs are filled.
 bool is_alone(const emitters::EmittedFusion& fusion) {
   const emitters::Decision& decision = fusion.decision();
-  return decision.launches.size() == 1 && decision.launch().blocks > 0 && decision.preparations.empty() &&
-         decision.temporaries.empty();
+  const bool fills = std::all_of(decision.preparations.begin(), decision.preparations.end(), [](const auto& one) {
+    return one.kind == emitters::Preparation::Kind::Fill && !one.temporary;
+  });
+  return decision.launches.size() == 1 && decision.launch().blocks > 0 && fills && decision.temporaries.empty();
 }
 
 /// By the emitter of its kind, or else by that of loops, which makes one kernel.
@@ -59,16 +62,16 @@ Result<emitters::EmittedFusion> emit_alone(const hlo::Module& module, const std:
 /// Kernels of a module, and the names of its values in the graph.
 class GroupBuilder {
  public:
-  GroupBuilder(const Graph& graph, const Glue& glue, const Target& target)
-      : graph_(graph), glue_(glue), target_(target) {}
+  GroupBuilder(const Graph& graph, const Glue& glue, const Target& target, KernelText text)
+      : graph_(graph), glue_(glue), target_(target), text_(text) {
+    options_.target = target;
+  }
 
   Result<EmittedGroup> run(const hlo::Module& module) {
-    emitters::EmitOptions options;
-    options.target = target_;
     const hlo::Computation& entry = module.entry_computation();
-    for (const emitters::ProgramPart& part : emitters::fuse(module, options.target)) {
+    for (const emitters::ProgramPart& part : emitters::fuse(module, target_)) {
       if (part.interpreted) return unsupported("{} has no kernel", part.module.entry_computation().name);
-      Body& body = bodies_.emplace_back();
+      Body body;
       for (const auto* values : {&part.inputs, &part.outputs}) {
         for (const emitters::ArrayValue& value : *values) {
           STRATA_TRY(const std::string type, add_buffer(entry[value.instruction], body));
@@ -77,13 +80,11 @@ class GroupBuilder {
       }
       body.inputs = part.inputs.size();
       body.name = fmt::format("{}_{}", graph_.name(), body.arguments.back());
-      STRATA_TRY(const emitters::EmittedFusion fusion, emit_alone(part.module, body.name, options));
-      const emitters::Launch& launch = fusion.decision().launch();
-      STRATA_TRY(body.text, block_function(fusion, body));
-      body.shared_bytes = launch.shared_bytes;
-      body.blocks = launch.blocks;
-      body.threads = launch.threads;
+      STRATA_TRY(const emitters::EmittedFusion fusion, emit_alone(part.module, body.name, options_));
       body.seconds = part.microseconds * 1e-6;
+      for (const emitters::Preparation& fill : fusion.decision().preparations)
+        STRATA_CHECK(add_fill(fill, fusion, body));
+      STRATA_CHECK(add(fusion, std::move(body)));
     }
     for (size_t first = 0; first < bodies_.size();) {
       size_t end = first + 1;
@@ -105,6 +106,37 @@ class GroupBuilder {
     int64_t shared_bytes = 0;
     double seconds = 0;
   };
+
+  Result<void> add(const emitters::EmittedFusion& fusion, Body body) {
+    const emitters::Launch& launch = fusion.decision().launch();
+    if (text_ == KernelText::Wanted) {
+      STRATA_TRY(body.text, block_function(fusion, body));
+    }
+    body.shared_bytes = launch.shared_bytes;
+    body.blocks = launch.blocks;
+    body.threads = launch.threads;
+    bodies_.push_back(std::move(body));
+    return {};
+  }
+
+  /// What an output of `of` holds before its blocks add to it; the model counts a launch of it as a part of `of`.
+  Result<void> add_fill(const emitters::Preparation& fill, const emitters::EmittedFusion& fusion, Body& of) {
+    const auto output = static_cast<size_t>(fill.output);
+    const hlo::Shape& shape = fusion.outputs()[output];
+    const std::string_view type = hlo::name(shape.type);
+    STRATA_TRY(const hlo::ModulePtr module,
+               hlo::parse_module(fmt::format("HloModule fill\nENTRY fill {{\n  value = {0}[] constant({1})\n"
+                                             "  ROOT all = {0}[{2}] broadcast(value), dimensions={{}}\n}}\n",
+                                             type, hlo::print(fill.value), fmt::join(shape.dims, ","))));
+    Body body;
+    body.name = fmt::format("{}_before{}", of.name, output);
+    body.arguments = {of.arguments[of.inputs + output]};
+    body.types = {of.types[of.inputs + output]};
+    body.seconds = target_.rates.launch;
+    of.seconds -= body.seconds;
+    STRATA_TRY(const emitters::EmittedFusion made, emit_alone(*module, body.name, options_));
+    return add(made, std::move(body));
+  }
 
   /// The blocks' function for a GPU and for the host.
   static Result<std::string> block_function(const emitters::EmittedFusion& fusion, const Body& body) {
@@ -202,6 +234,8 @@ class GroupBuilder {
   const Graph& graph_;
   const Glue& glue_;
   const Target& target_;
+  const KernelText text_;
+  emitters::EmitOptions options_;
   std::vector<Body> bodies_;
   EmittedGroup group_;
 };
@@ -210,7 +244,7 @@ class GroupBuilder {
 
 std::vector<EmittedGroup> FusionKernels::emit(const Graph& graph, const std::vector<bool>& free,
                                               const std::vector<bool>& views, const std::map<TensorId, int64_t>& starts,
-                                              const Target& target) const {
+                                              const Target& target, KernelText text) const {
   std::vector<bool> ours(free.size());
   for (size_t i = 0; i < ours.size(); ++i) ours[i] = free[i] && !views[i] && is_glue(graph.operations()[i]);
   const std::vector<int> height = heights(graph, ours, views);
@@ -220,7 +254,7 @@ std::vector<EmittedGroup> FusionKernels::emit(const Graph& graph, const std::vec
   }
   std::vector<EmittedGroup> made;
   for (const auto& [at, operations] : groups) {
-    Result<EmittedGroup> group = make(graph, operations, views, starts, target);
+    Result<EmittedGroup> group = make(graph, operations, views, starts, target, text);
     if (group) made.push_back(*std::move(group));
   }
   return made;
@@ -228,9 +262,9 @@ std::vector<EmittedGroup> FusionKernels::emit(const Graph& graph, const std::vec
 
 Result<EmittedGroup> FusionKernels::make(const Graph& graph, const std::vector<size_t>& operations,
                                          const std::vector<bool>& views, const std::map<TensorId, int64_t>& starts,
-                                         const Target& target) const {
+                                         const Target& target, KernelText text) const {
   STRATA_TRY(const Glue of, glue(graph, operations, views, starts));
-  std::string key = fmt::format("{}\n{}\n{}\n", target.name, graph.name(), of.module);
+  std::string key = fmt::format("{}\n{}\n{}\n{}\n", text == KernelText::Wanted, target.name, graph.name(), of.module);
   for (const auto* ids : {&of.inputs, &of.outputs}) {
     for (const TensorId id : *ids) key += graph.tensor(id).name + "\n";
   }
@@ -239,11 +273,15 @@ Result<EmittedGroup> FusionKernels::make(const Graph& graph, const std::vector<s
   if (known == made_.end()) {
     const auto build = [&]() -> Result<EmittedGroup> {
       STRATA_TRY(const hlo::ModulePtr module, hlo::parse_module(of.module));
-      return GroupBuilder(graph, of, target).run(*module);
+      return GroupBuilder(graph, of, target, text).run(*module);
     };
     known = made_.emplace(key, build()).first;
   }
   STRATA_TRY(EmittedGroup group, known->second);
+  double together = 0, apart = 0;
+  for (const EmittedKernel& kernel : group.kernels) together += kernel.seconds;
+  for (const size_t i : operations) apart += estimate_operation(graph, graph.operations()[i], target).seconds;
+  if (together > apart) return unsupported("a kernel of each operator is faster");
   group.operations = operations;
   group.results = of.outputs;
   return group;

@@ -15,15 +15,17 @@ namespace strata::compiler {
 class FusionKernels : public KernelEmitter {
  public:
   std::vector<EmittedGroup> emit(const Graph& graph, const std::vector<bool>& free, const std::vector<bool>& views,
-                                 const std::map<TensorId, int64_t>& starts, const Target& target) const override;
+                                 const std::map<TensorId, int64_t>& starts, const Target& target,
+                                 KernelText text) const override;
 
  private:
-  /// Error (Unsupported) where no emitter takes a part, or its kernel needs more than its arguments.
+  /// Error (Unsupported) where no emitter takes a part, its kernel needs more than its arguments, or all kernels take
+  /// longer than one of each operator.
   Result<EmittedGroup> make(const Graph& graph, const std::vector<size_t>& operations, const std::vector<bool>& views,
-                            const std::map<TensorId, int64_t>& starts, const Target& target) const;
+                            const std::map<TensorId, int64_t>& starts, const Target& target, KernelText text) const;
 
   mutable std::mutex lock_;
-  mutable std::map<std::string, Result<EmittedGroup>> made_;  ///< by module, names and target
+  mutable std::map<std::string, Result<EmittedGroup>> made_;  ///< by module, names, target and whether with text
 };
 
 }  // namespace strata::compiler

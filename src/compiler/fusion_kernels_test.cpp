@@ -16,19 +16,15 @@ namespace {
 
 using testing::ElementsAre;
 
-std::vector<std::string> launches(const GeneratedProgram& program) {
-  std::vector<std::string> names;
-  for (const KernelLaunch& launch : program.launches) names.push_back(launch.kernel);
-  return names;
-}
-
-/// Rotary embedding, an append to a cache, and two sums.
+/// Rotary embedding, an append to a cache, and two products.
 constexpr const char* kRotary = R"(graph g {
   input Q: bf16[8, 256]
   input Cos: bf16[8, 1, 64]
   input Sin: bf16[8, 1, 64]
   input Past: bf16[4, 64, 120]
   input Mask: bf16[64, 8]
+  input Up: bf16[4, 128, 8]
+  input Down: bf16[4, 64, 8]
   Heads = reshape(Q, shape=[8, 4, 64])
   Low = slice(Heads, dim=2, start=0, size=32)
   High = slice(Heads, dim=2, start=32, size=32)
@@ -39,11 +35,11 @@ constexpr const char* kRotary = R"(graph g {
   Rotated = add(A, B)
   New = transpose(Rotated, perm=[1, 2, 0])
   All = concat(Past, New, dim=2)
-  First = sum(All, dim=2)
+  First = matmul(All, Up)
   Rows = repeat(Mask, dim=1, times=2)
   Tail = transpose(Rows, perm=[1, 0])
   Both = reshape(Tail, shape=[4, 4, 64])
-  Second = sum(Both, dim=1)
+  Second = matmul(Both, Down)
   S = sqr(First)
   output S, Second
 })";
@@ -53,7 +49,7 @@ TEST(FusionKernels, OperatorsBetweenOthersShareOneLaunch) {
   const Target& target = **find_target("sm_90a");
   const auto program = generate_cuda(*graph, target, {}, with_emitters());
   ASSERT_TRUE(program) << program.error().to_string();
-  // What the sums read, the sums, and what reads them.
+  // What the products read, the products, and what reads them.
   EXPECT_THAT(launches(*program),
               ElementsAre("g_All_emitted_kernel", "g_10_kernel", "g_14_kernel", "g_S_emitted_kernel"));
   EXPECT_THAT(program->launches[0].arguments,
@@ -145,13 +141,14 @@ TEST(FusionKernels, AreMadeOnceForEqualOperators) {
 }
 
 TEST(FusionKernels, WhatLiesBetweenKernelsIsOfOneGroup) {
-  // Values that are read very often are computed once, in f32, before and after the sum.
+  // Values that are read very often are computed once, in f32, before and after the product.
   const GraphPtr graph = parsed(R"(graph g {
   input X: bf16[64, 512]
+  input W: bf16[512, 64]
   A = gelu(X)
   B = gelu(A)
   C = repeat(B, dim=0, times=512)
-  S = sum(C, dim=1, every=8)
+  S = matmul(C, W)
   D = gelu(S)
   E = gelu(D)
   F = repeat(E, dim=0, times=64)

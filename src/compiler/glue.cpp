@@ -8,23 +8,39 @@
 #include <set>
 
 #include "ops/op_def.h"
+#include "ops/reduction.h"
 #include "superopt/codegen/glue_operators.h"
 
 namespace strata::compiler {
 namespace {
 
-/// The text of a computation.
+/// The text of a module.
 class HloText {
  public:
-  /// The name of a new instruction.
+  /// The name of a new instruction of the entry.
   std::string add(const std::string& type, const std::string& operation) {
     std::string name = fmt::format("v{}", count_++);
     lines_ += fmt::format("  {} = {} {}\n", name, type, operation);
     return name;
   }
-  const std::string& lines() const { return lines_; }
+  /// The name of a computation that combines two scalars.
+  std::string combiner(std::string_view type, std::string_view operation) {
+    std::string name = fmt::format("{}_{}", operation, type);
+    combiners_[name] =
+        fmt::format("{0} {{\n  a = {1}[] parameter(0)\n  b = {1}[] parameter(1)\n  ROOT both = {1}[] {2}(a, b)\n}}\n",
+                    name, type, operation);
+    return name;
+  }
+  /// All of it, with a tuple of these instructions of these types as its result.
+  std::string module(const std::vector<std::string>& results, const std::vector<std::string>& types) const {
+    std::string text = "HloModule glue\n";
+    for (const auto& [name, computation] : combiners_) text += computation;
+    return text + fmt::format("ENTRY glue {{\n{}  ROOT results = ({}) tuple({})\n}}\n", lines_, fmt::join(types, ", "),
+                              fmt::join(results, ", "));
+  }
 
  private:
+  std::map<std::string, std::string> combiners_;  ///< by name
   std::string lines_;
   int count_ = 0;
 };
@@ -66,11 +82,12 @@ class GlueBuilder {
       compute(graph_.operations()[i]);
       if (!is_read_outside(id)) continue;
       made_.outputs.push_back(id);
-      results.push_back(stored(id));
-      types.push_back(type_of(name_of(graph_.type(id).dtype), shape(id)));
+      const auto reduced = reduced_.find(id);
+      const bool as_reduced = reduced != reduced_.end() && !is_narrow(id);
+      results.push_back(as_reduced ? reduced->second.instruction : stored(id));
+      types.push_back(type_of(name_of(graph_.type(id).dtype), as_reduced ? reduced->second.shape : shape(id)));
     }
-    made_.module = fmt::format("HloModule glue\nENTRY glue {{\n{}  ROOT results = ({}) tuple({})\n}}\n", text_.lines(),
-                               fmt::join(types, ", "), fmt::join(results, ", "));
+    made_.module = text_.module(results, types);
     return std::move(made_);
   }
 
@@ -169,6 +186,11 @@ class GlueBuilder {
       if (!is_narrow(result)) store(result, wide_[result]);
       return;
     }
+    if (is_reduction(op_def(op.kind))) {
+      wide_[result] = reduction(op, result);
+      if (!is_narrow(result)) stored_[result] = wide_[result];
+      return;
+    }
     // What moves elements takes them as they are.
     const bool as_wide = std::any_of(op.operands.begin(), op.operands.end(), [&](TensorId id) {
       need(id);
@@ -184,6 +206,32 @@ class GlueBuilder {
     } else {
       store(result, instruction);
     }
+  }
+
+  /// In the result's shape. Where the dimension is reduced to size 1, HLO's reduction is without it: in memory that is
+  /// the same, so there the reduction itself is the result, and no kernel gives it another shape.
+  std::string reduction(const Operation& op, TensorId result) {
+    const std::string_view type = wide_type(result);
+    const OpTraits& traits = op_def(op.kind).traits;
+    const std::string combiner = text_.combiner(type, traits.lax.maximum ? "maximum" : "add");
+    auto dim = static_cast<size_t>(op.attributes.integer("dim"));
+    std::string from = wide(op.operands[0]);
+    Shape groups = shape(op.operands[0]);
+    const int64_t every = reduction_extent(groups, op.attributes);
+    if (every < groups[dim]) {
+      groups[dim] /= every;
+      groups.insert(groups.begin() + static_cast<std::ptrdiff_t>(++dim), every);
+      from = text_.add(type_of(type, groups), fmt::format("reshape({})", from));
+    }
+    groups.erase(groups.begin() + static_cast<std::ptrdiff_t>(dim));
+    const std::string first =
+        text_.add(fmt::format("{}[]", type), traits.lax.maximum ? "constant(-inf)" : "constant(0)");
+    std::string reduced = text_.add(type_of(type, groups), fmt::format("reduce({}, {}), dimensions={{{}}}, to_apply={}",
+                                                                       from, first, dim, combiner));
+    reduced_[result] = {reduced, groups};
+    if (!is_narrow(result)) made_.tensors[reduced] = result;
+    return groups == shape(result) ? reduced
+                                   : text_.add(type_of(type, shape(result)), fmt::format("reshape({})", reduced));
   }
 
   std::string movement(const Operation& op, const std::vector<std::string>& operands, std::string_view type) {
@@ -294,12 +342,18 @@ class GlueBuilder {
     }
   }
 
+  struct Reduced {
+    std::string instruction;
+    Shape shape;
+  };
+
   const Graph& graph_;
   const std::set<size_t> of_;
   const std::vector<bool>& views_;
   std::map<TensorId, Shape> rests_;  ///< of concatenations that are not made from their beginning
   std::set<TensorId> inputs_;
   HloText text_;
+  std::map<TensorId, Reduced> reduced_;            ///< results of reductions, without dimensions of size 1
   std::map<TensorId, std::string> stored_, wide_;  ///< instructions, in the tensor's type and in that of computation
   Glue made_;
 };

@@ -10,7 +10,7 @@
 
 namespace strata::compiler {
 
-/// Operators of a graph between those that are µGraphs or products.
+/// Operators of a graph between those that are µGraphs or products; reductions, too.
 struct Glue {
   std::string module;             ///< text of HLO: its entry's parameters are `inputs`, its root a tuple of `outputs`
   std::vector<TensorId> inputs;   ///< that they read, ascending

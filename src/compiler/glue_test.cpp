@@ -36,7 +36,7 @@ std::string random_glue(Random& random) {
     const auto rank = static_cast<int64_t>(of.shape.size());
     const auto dim = static_cast<int64_t>(random.below(static_cast<uint64_t>(rank)));
     int64_t& size = made.shape[static_cast<size_t>(dim)];
-    switch (random.below(9)) {
+    switch (random.below(10)) {
       case 0: {
         const int64_t start = static_cast<int64_t>(random.below(static_cast<uint64_t>(size)));
         size = 1 + static_cast<int64_t>(random.below(static_cast<uint64_t>(size - start)));
@@ -80,6 +80,15 @@ std::string random_glue(Random& random) {
         std::string other = of.name;
         if (of.shape == Shape{4, 6}) other = random.below(2) == 0 ? "C" : "D";
         operation = fmt::format("{}({}, {})", names[random.below(5)], of.name, other);
+        break;
+      }
+      case 8: {
+        const char* name = random.below(2) == 0 ? "sum" : "reduce_max";
+        int64_t every = 1 + static_cast<int64_t>(random.below(static_cast<uint64_t>(size)));
+        while (size % every != 0) --every;
+        operation = fmt::format("{}({}, dim={}, every={})", name, of.name, dim, every);
+        if (every == size) operation = fmt::format("{}({}, dim={})", name, of.name, dim);
+        size /= every;
         break;
       }
       default:

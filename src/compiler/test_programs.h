@@ -4,10 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "compiler/fusion_kernels.h"
 #include "ir/text.h"
+#include "superopt/codegen/generate.h"
 #include "superopt/codegen/passes.h"
 
 namespace strata::compiler {
@@ -23,6 +26,12 @@ inline Passes with_emitters() {
   Passes passes;
   passes.emitter = std::make_shared<FusionKernels>();
   return passes;
+}
+
+inline std::vector<std::string> launches(const GeneratedProgram& program) {
+  std::vector<std::string> names;
+  for (const KernelLaunch& launch : program.launches) names.push_back(launch.kernel);
+  return names;
 }
 
 }  // namespace strata::compiler

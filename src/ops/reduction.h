@@ -11,6 +11,8 @@ inline constexpr std::array kReductionAttributes{
 
 /// Elements that one result element stands for.
 int64_t reduction_extent(const Shape& shape, const Attributes& attributes);
+/// Whether an operator is one of these: they have their attributes in common, and only they have them.
+inline bool is_reduction(const OpDef& op) { return op.attributes.data() == kReductionAttributes.data(); }
 Result<TensorType> infer_reduction(const TensorType& operand, const Attributes& attributes);
 IndexLabels reduction_labels(const Shape& shape, const Attributes& attributes);
 

@@ -5,6 +5,7 @@
 #include "ir/validate.h"
 #include "runtime/compile.h"
 #include "superopt/codegen/all_schedules.h"
+#include "superopt/codegen/libraries.h"
 #include "superopt/prove.h"
 #include "superopt/whole_programs.h"
 
@@ -44,11 +45,9 @@ Result<Superoptimized> superoptimize_known(const GraphPtr& program, const KnownG
   const Deadline deadline = options.deadline.value_or(deadline_of(options.search));
   Superoptimized result;
   result.program = program;
-  Candidate itself = as_candidate(program, target);
-  rate_with_library(itself, options);
-  result.program_cost = itself.cost;
+  result.program_cost = scheduled_cost(*program, target, library_schedules(*program, target, options.passes));
   STRATA_TRY(Candidate candidate, candidate_of(program, known.graph, options, deadline));
-  rate_with_library(candidate, options);
+  rate_as_generated(candidate, options);
   if (!known.schedule.empty()) {
     STRATA_TRY(candidate.schedules, schedules_named(known.schedule, *candidate.graph, options));
   }
@@ -61,6 +60,7 @@ Result<Superoptimized> superoptimize_known(const GraphPtr& program, const KnownG
   Passes passes = options.passes;
   passes.grouping = passes.grouping && known.grouped;
   STRATA_TRY(result.code, generate_cuda(*first.graph, target, first.schedules, passes));
+  first.cost = scheduled_cost(*first.graph, target, library_part(first.schedules));
   first.cost = generated_cost(first.cost, *first.graph, target, result.code);
   if (!options.compile) return result;
   if (auto cubin = cubin_of(result.code.source, target, options.cache, deadline.token())) {

@@ -7,6 +7,7 @@
 #include "ir/validate.h"
 #include "runtime/compile.h"
 #include "superopt/codegen/all_schedules.h"
+#include "superopt/codegen/glue_operators.h"
 #include "superopt/codegen/libraries.h"
 #include "superopt/part_record.h"
 #include "superopt/partition/canonical.h"
@@ -71,11 +72,10 @@ struct Found {
 /// By canonical text.
 using FoundParts = std::map<std::string, Found>;
 
-/// What a program costs as it is given, with what libraries compute of it: the same as of the candidate that it is.
+/// What a program costs as it is given: every operator a kernel of its own, or a library's.
 CostEstimate cost_as_given(const GraphPtr& program, const SuperoptimizeOptions& options) {
-  Candidate itself = as_candidate(program, *options.search.target);
-  rate_with_library(itself, options);
-  return itself.cost;
+  const Target& target = *options.search.target;
+  return scheduled_cost(*program, target, library_schedules(*program, target, options.passes));
 }
 
 /// A searched part with the names and the order of outputs of one of the places where it stands.
@@ -226,7 +226,7 @@ class PartsOptimizer {
     auto& candidates = outcome.optimized.candidates;
     std::erase_if(candidates, [&](const Candidate& candidate) { return loses_output(*candidate.graph, part); });
     if (candidates.empty()) candidates.push_back(as_candidate(part.graph, target));
-    for (Candidate& candidate : candidates) rate_with_library(candidate, options_);
+    for (Candidate& candidate : candidates) rate_as_generated(candidate, options_);
     sort_by_cost(outcome.optimized.candidates);
     outcome.best_cost = outcome.optimized.candidates.front().cost;
   }
@@ -303,22 +303,26 @@ const Part& part_of(const Superoptimized& result, const PartOutcome& outcome) {
   return result.partition.parts[static_cast<size_t>(&outcome - result.parts.data())];
 }
 
-/// Whether nothing better was found for a part that could be something better.
-bool is_stuck(const Superoptimized& result, const PartOutcome& outcome) {
+/// Whether nothing better was found for a part that could be something better. What emitters write without a product in
+/// between is no kernel of each operator.
+bool is_stuck(const Superoptimized& result, const PartOutcome& outcome, const Passes& passes) {
   const Part& part = part_of(result, outcome);
-  return part.searchable() && part.operations.size() > 1 && outcome.optimized.candidates.front().graph == part.graph;
+  if (!part.searchable() || part.operations.size() <= 1) return false;
+  if (outcome.optimized.candidates.front().graph != part.graph) return false;
+  const auto& operations = part.graph->operations();
+  return !passes.emission || !passes.emitter || !std::all_of(operations.begin(), operations.end(), is_glue);
 }
 
-bool any_stuck(const Superoptimized& result) {
+bool any_stuck(const Superoptimized& result, const Passes& passes) {
   return std::any_of(result.parts.begin(), result.parts.end(),
-                     [&](const PartOutcome& outcome) { return is_stuck(result, outcome); });
+                     [&](const PartOutcome& outcome) { return is_stuck(result, outcome, passes); });
 }
 
 /// By operator, the part that it stays in; −1 in parts for which nothing better was found.
-std::vector<int> parts_that_stay(const Superoptimized& result) {
+std::vector<int> parts_that_stay(const Superoptimized& result, const Passes& passes) {
   std::vector<int> stay(result.partition.program->operations().size(), -1);
   for (size_t p = 0; p < result.parts.size(); ++p) {
-    if (is_stuck(result, result.parts[p])) continue;
+    if (is_stuck(result, result.parts[p], passes)) continue;
     for (int i : result.partition.parts[p].operations) stay[static_cast<size_t>(i)] = static_cast<int>(p);
   }
   return stay;
@@ -350,7 +354,7 @@ void relate_to(const GraphPtr& program, const std::shared_ptr<ProofStep>& step, 
   }
   result.program = program;
   result.candidates.push_back(as_candidate(program, *options.search.target));
-  rate_with_library(result.candidates.back(), options);
+  rate_as_generated(result.candidates.back(), options);
   sort_by_cost(result.candidates);
 }
 
@@ -393,7 +397,7 @@ void take_first_proved(Superoptimized& result, const SuperoptimizeOptions& optio
   std::iota(order.begin(), order.end(), size_t{0});
   const auto first = first_proved(result.candidates, order, options, deadline);
   if (!first) result.candidates.insert(result.candidates.begin(), as_candidate(result.program, *options.search.target));
-  if (!first) rate_with_library(result.candidates.front(), options);
+  if (!first) rate_as_generated(result.candidates.front(), options);
   std::vector<Candidate> kept;
   if (first) kept.push_back(std::move(result.candidates[*first]));
   for (size_t i = 0; i < result.candidates.size(); ++i) {
@@ -439,7 +443,7 @@ Result<Superoptimized> superoptimize(const GraphPtr& program, const Superoptimiz
              optimize_parts(prepared, options, {}, parts.share(kFirstShare), kLeastOfFirst, found));
   const auto time_left = [&] { return !parts.interrupted() && !parts.passed(); };
   const bool stuck = std::any_of(result.parts.begin(), result.parts.end(), [&](const PartOutcome& outcome) {
-    return is_stuck(result, outcome) && outside_lax(*part_of(result, outcome).graph);
+    return is_stuck(result, outcome, options.passes) && outside_lax(*part_of(result, outcome).graph);
   });
   if (stuck && time_left()) {
     const PartitionLimits limits{.outside_lax = false};
@@ -447,9 +451,9 @@ Result<Superoptimized> superoptimize(const GraphPtr& program, const Superoptimiz
                optimize_parts(prepared, options, limits, parts.share(kInsideShare), kLeastOfInside, found));
     if (inside.candidates.front().cost.seconds < result.candidates.front().cost.seconds) result = std::move(inside);
   }
-  if (any_stuck(result) && time_left()) {
+  if (any_stuck(result, options.passes) && time_left()) {
     // Pieces are better than nothing: each can be a kernel. What was found for other parts stays.
-    const PartitionLimits limits{.max_operators = kPiece, .given = parts_that_stay(result)};
+    const PartitionLimits limits{.max_operators = kPiece, .given = parts_that_stay(result, options.passes)};
     STRATA_TRY(Superoptimized pieces,
                optimize_parts(prepared, options, limits, parts.share(kPiecesShare), kLeastOfPieces, found));
     if (pieces.candidates.front().cost.seconds < result.candidates.front().cost.seconds) result = std::move(pieces);
@@ -467,7 +471,7 @@ Result<Superoptimized> superoptimize(const GraphPtr& program, const Superoptimiz
   if (result.whole_check.starts_with("DIFFERENT")) {
     // A mistake of ours: what is known to be right is the program.
     result.candidates = {as_candidate(program, target)};
-    rate_with_library(result.candidates.front(), options);
+    rate_as_generated(result.candidates.front(), options);
   }
   const Graph& best = *result.candidates.front().graph;
   done("compose", best);
@@ -476,6 +480,7 @@ Result<Superoptimized> superoptimize(const GraphPtr& program, const Superoptimiz
   working("generating code");
   Candidate& first = result.candidates.front();
   STRATA_TRY(result.code, generate_cuda(best, target, first.schedules, options.passes));
+  first.cost = scheduled_cost(best, target, library_part(first.schedules));
   first.cost = generated_cost(first.cost, best, target, result.code);
   done("codegen", best);
   if (!options.compile) return result;

@@ -37,7 +37,7 @@ Result<Candidate> whole(const Superoptimized& result, const Choice& choice, cons
   }
   if (replaced == 0) {
     all = as_candidate(result.program, target);
-    rate_with_library(all, options);
+    rate_as_generated(all, options);
     return all;
   }
   if (result.parts.size() > 1) {
@@ -48,7 +48,7 @@ Result<Candidate> whole(const Superoptimized& result, const Choice& choice, cons
   STRATA_TRY(all.graph, compose(result.partition, graphs));
   STRATA_CHECK(validate(*all.graph, target));
   all.cost = scheduled_cost(*all.graph, target);
-  rate_with_library(all, options);
+  rate_as_generated(all, options);
   return all;
 }
 
@@ -99,10 +99,13 @@ std::string check_whole(const Superoptimized& result, const SuperoptimizeOptions
 
 }  // namespace
 
-void rate_with_library(Candidate& candidate, const SuperoptimizeOptions& options) {
+void rate_as_generated(Candidate& candidate, const SuperoptimizeOptions& options) {
   const Target& target = *options.search.target;
   candidate.schedules = library_schedules(*candidate.graph, target, options.passes);
-  if (!candidate.schedules.empty()) candidate.cost = scheduled_cost(*candidate.graph, target, candidate.schedules);
+  const auto groups = emitted_groups(*candidate.graph, target, candidate.schedules, options.passes);
+  if (candidate.schedules.empty() && groups.empty()) return;
+  const CostEstimate apart = scheduled_cost(*candidate.graph, target, candidate.schedules);
+  candidate.cost = cost_with_emitted(apart, *candidate.graph, target, groups);
 }
 
 void sort_by_cost(std::vector<Candidate>& candidates) {
@@ -126,7 +129,7 @@ Result<void> put_together(const SuperoptimizeOptions& options, const Deadline& d
     // The search finds the program too.
     if (same_structure(*candidate.graph, *result.program)) {
       candidate = as_candidate(result.program, *options.search.target);
-      rate_with_library(candidate, options);
+      rate_as_generated(candidate, options);
     }
     add_new(result.candidates, std::move(candidate));
   }
@@ -136,7 +139,7 @@ Result<void> put_together(const SuperoptimizeOptions& options, const Deadline& d
     add_new(result.candidates, std::move(candidate));
   }
   Candidate itself = as_candidate(result.program, *options.search.target);
-  rate_with_library(itself, options);
+  rate_as_generated(itself, options);
   const bool has_itself = std::any_of(result.candidates.begin(), result.candidates.end(),
                                       [&](const Candidate& c) { return c.graph == result.program; });
   if (!has_itself) result.candidates.push_back(std::move(itself));

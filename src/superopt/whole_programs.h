@@ -5,8 +5,9 @@
 
 namespace strata {
 
-/// Gives products to cuBLASLt and convolutions to cuDNN where the model rates that better.
-void rate_with_library(Candidate& candidate, const SuperoptimizeOptions& options);
+/// Gives products to cuBLASLt and convolutions to cuDNN where the model rates that better, and rates what emitters
+/// write by their kernels.
+void rate_as_generated(Candidate& candidate, const SuperoptimizeOptions& options);
 
 /// Cheapest first; equals keep their order.
 void sort_by_cost(std::vector<Candidate>& candidates);

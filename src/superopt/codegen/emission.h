@@ -1,5 +1,5 @@
-// Kernels for what no µGraph computes: predefined operators that move elements or compute each by itself, many in one
-// kernel. Who writes them stands above code generation (compiler/fusion_kernels.h), and is handed down.
+// Kernels for what no µGraph computes: predefined operators that move elements, compute each by itself, or reduce them,
+// many in one kernel. Who writes them stands above code generation (compiler/fusion_kernels.h), and is handed down.
 #pragma once
 
 #include <map>
@@ -39,16 +39,20 @@ struct EmittedGroup {
   std::vector<TensorId> results;  ///< tensors of the operators that are written to memory
 };
 
+/// Whether kernels are wanted with their text, or only for what they cost.
+enum class KernelText { Wanted, Left };
+
 class KernelEmitter {
  public:
   virtual ~KernelEmitter() = default;
 
   /// Groups of those operations that are `free`. Others keep their own kernels, as those do for which there is no
-  /// kernel. `views` are read where they lie (ir/views.h): they are no work. `starts` are, by result, the indices from
-  /// which on concatenations are stored, row-major: along their dimension, at most the size of their first operand.
+  /// kernel, or none that the model rates faster than their own. `views` are read where they lie (ir/views.h): they are
+  /// no work. `starts` are, by result, the indices from which on concatenations are stored, row-major: along their
+  /// dimension, at most the size of their first operand.
   virtual std::vector<EmittedGroup> emit(const Graph& graph, const std::vector<bool>& free,
                                          const std::vector<bool>& views, const std::map<TensorId, int64_t>& starts,
-                                         const Target& target) const = 0;
+                                         const Target& target, KernelText text) const = 0;
 };
 
 }  // namespace strata

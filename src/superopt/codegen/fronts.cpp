@@ -99,12 +99,13 @@ UncopiedFronts uncopied_fronts(const Graph& graph, const std::vector<bool>& free
 }
 
 Emission plan_emission(const Graph& graph, const std::vector<bool>& free, const std::vector<bool>& views,
-                       const std::vector<bool>& strided, const KernelEmitter& emitter, const Target& target) {
+                       const std::vector<bool>& strided, const KernelEmitter& emitter, const Target& target,
+                       KernelText text) {
   Emission plan{{}, uncopied_fronts(graph, free, views, strided)};
   while (true) {
     std::map<TensorId, int64_t> starts;
     for (const auto& [id, uncopied] : plan.fronts) starts[id] = uncopied.front.size;
-    plan.groups = emitter.emit(graph, free, views, starts, target);
+    plan.groups = emitter.emit(graph, free, views, starts, target, text);
     // Whoever writes a kernel of its own for a concatenation writes all of it.
     const size_t whole =
         std::erase_if(plan.fronts, [&](const auto& front) { return !is_emitted(graph, plan.groups, front.first); });

@@ -35,7 +35,8 @@ struct Emission {
   UncopiedFronts fronts;
 };
 Emission plan_emission(const Graph& graph, const std::vector<bool>& free, const std::vector<bool>& views,
-                       const std::vector<bool>& strided, const KernelEmitter& emitter, const Target& target);
+                       const std::vector<bool>& strided, const KernelEmitter& emitter, const Target& target,
+                       KernelText text = KernelText::Wanted);
 
 /// How a tensor lies that is read as `view` says, or by its front and what is left of it.
 OperandPlace place_of(MemoryView view, const UncopiedFronts& fronts, TensorId id);

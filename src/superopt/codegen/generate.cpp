@@ -10,6 +10,7 @@
 #include "ir/views.h"
 #include "superopt/codegen/emit.h"
 #include "superopt/codegen/fronts.h"
+#include "superopt/codegen/glue_operators.h"
 #include "superopt/codegen/grouping.h"
 #include "superopt/codegen/kernel_text.h"
 #include "superopt/codegen/libraries.h"
@@ -146,12 +147,7 @@ class Generator {
     done_.assign(count, false);
     group_.assign(count, -1);
     if (!passes_.emission || !passes_.emitter) return;
-    std::vector<bool> free(count);
-    for (size_t i = 0; i < count; ++i) {
-      const Operation& op = graph_.operations()[i];
-      const bool in_memory = arguments_of(graph_, op.operands).size() == op.operands.size();
-      free[i] = !op.body && !libraries_.covered[i] && !views_[i] && in_memory;
-    }
+    const std::vector<bool> free = free_operations(graph_, libraries_, views_);
     Emission emission = plan_emission(graph_, free, views_, libraries_.strided, *passes_.emitter, target_);
     program_.emitted = std::move(emission.groups);
     fronts_ = std::move(emission.fronts);

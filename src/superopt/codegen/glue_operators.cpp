@@ -1,7 +1,8 @@
 #include "superopt/codegen/glue_operators.h"
 
 #include "ir/views.h"
-#include "superopt/codegen/libraries.h"
+#include "ops/reduction.h"
+#include "superopt/codegen/emit.h"
 
 namespace strata {
 
@@ -26,8 +27,11 @@ bool is_glue(const Operation& op) {
     case OpKind::Greater:
     case OpKind::Select:
       return true;
-    default:
-      return false;
+    default: {
+      if (op.kind == OpKind::GraphDefined) return false;
+      const OpTraits& traits = op_def(op.kind).traits;
+      return is_reduction(op_def(op.kind)) && (traits.lax.maximum || traits.algebra.linear == kFirstOperand);
+    }
   }
 }
 
@@ -39,6 +43,16 @@ std::vector<size_t> glue_operations(const Graph& graph, const Schedules& schedul
     if (is_glue(graph.operations()[i]) && !libraries.covered[i] && !views[i]) found.push_back(i);
   }
   return found;
+}
+
+std::vector<bool> free_operations(const Graph& graph, const LibraryPlan& libraries, const std::vector<bool>& views) {
+  std::vector<bool> free(graph.operations().size());
+  for (size_t i = 0; i < free.size(); ++i) {
+    const Operation& op = graph.operations()[i];
+    const bool in_memory = arguments_of(graph, op.operands).size() == op.operands.size();
+    free[i] = !op.body && !libraries.covered[i] && !views[i] && in_memory;
+  }
+  return free;
 }
 
 }  // namespace strata

@@ -4,13 +4,18 @@
 #include <vector>
 
 #include "superopt/codegen/generate.h"
+#include "superopt/codegen/libraries.h"
 
 namespace strata {
 
-/// Whether an operator moves elements, or computes each by itself.
+/// Whether an operator moves elements, computes each by itself, or reduces them by a sum or a maximum.
 bool is_glue(const Operation& op);
 
 /// Those of a kernel graph, ascending, that neither a library computes by these schedules nor are views.
 std::vector<size_t> glue_operations(const Graph& graph, const Schedules& schedules);
+
+/// By operation of a kernel graph, whether emitters may write it: no µGraph, call of a library or view, and all that it
+/// reads lies in memory.
+std::vector<bool> free_operations(const Graph& graph, const LibraryPlan& libraries, const std::vector<bool>& views);
 
 }  // namespace strata

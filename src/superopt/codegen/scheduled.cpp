@@ -4,6 +4,7 @@
 #include "ir/views.h"
 #include "superopt/codegen/fronts.h"
 #include "superopt/codegen/generate.h"
+#include "superopt/codegen/glue_operators.h"
 #include "superopt/codegen/known_schedules.h"
 #include "superopt/codegen/libraries.h"
 #include "superopt/codegen/merging.h"
@@ -149,9 +150,18 @@ CostEstimate scheduled_cost(const Graph& graph, const Target& target, const Sche
 
 CostEstimate scheduled_cost(const Graph& graph, KnownSchedules& known) { return cost_of(graph, {}, known); }
 
-CostEstimate generated_cost(CostEstimate cost, const Graph& graph, const Target& target,
-                            const GeneratedProgram& program) {
-  for (const EmittedGroup& group : program.emitted) {
+std::vector<EmittedGroup> emitted_groups(const Graph& graph, const Target& target, const Schedules& schedules,
+                                         const Passes& passes) {
+  if (!passes.emission || !passes.emitter) return {};
+  const LibraryPlan libraries = plan_libraries(graph, schedules);
+  const std::vector<bool> views = view_operations(graph, libraries.strided);
+  const std::vector<bool> free = free_operations(graph, libraries, views);
+  return plan_emission(graph, free, views, libraries.strided, *passes.emitter, target, KernelText::Left).groups;
+}
+
+CostEstimate cost_with_emitted(CostEstimate cost, const Graph& graph, const Target& target,
+                               const std::vector<EmittedGroup>& groups) {
+  for (const EmittedGroup& group : groups) {
     for (const size_t i : group.operations) {
       const CostEstimate alone = estimate_operation(graph, graph.operations()[i], target);
       cost.kernels -= alone.kernels;
@@ -164,6 +174,12 @@ CostEstimate generated_cost(CostEstimate cost, const Graph& graph, const Target&
       cost.device_bytes += static_cast<int64_t>(kernel.device_bytes);
     }
   }
+  return cost;
+}
+
+CostEstimate generated_cost(CostEstimate cost, const Graph& graph, const Target& target,
+                            const GeneratedProgram& program) {
+  cost = cost_with_emitted(cost, graph, target, program.emitted);
   cost.kernels -= program.saved.kernels;
   cost.seconds -= program.saved.seconds;
   return cost;
