@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 
 #include "compiler/test_programs.h"
+#include "runtime/storage.h"
 #include "superopt/codegen/test_host.h"
 #include "superopt/superoptimize.h"
+#include "support/random.h"
 
 namespace strata::compiler {
 namespace {
@@ -103,7 +105,7 @@ TEST(Reductions, LongRowsAreSharedByBlocks) {
   const auto program = generate_cuda(*graph, hopper(), {}, with_emitters());
   ASSERT_TRUE(program) << program.error().to_string();
   EXPECT_THAT(launches(*program), ElementsAre("g_S_before0_emitted_kernel", "g_S_emitted_kernel"));
-  EXPECT_GT(program->launches[1].grid[0], 32);
+  EXPECT_GE(program->launches[1].grid[0], 32);
   const CostEstimate apart = scheduled_cost(*graph, hopper());
   const CostEstimate cost = generated_cost(apart, *graph, hopper(), *program);
   EXPECT_EQ(cost.kernels, 2);
