@@ -8,10 +8,12 @@
 #include "compiler/glue.h"
 #include "compiler/ptx_in_cuda.h"
 #include "emitters/emit.h"
-#include "emitters/fusion/pass.h"
+#include "emitters/fusion/cut_entry.h"
+#include "emitters/library/calls.h"
 #include "hlo/text.h"
 #include "superopt/codegen/emit.h"
 #include "superopt/codegen/glue_operators.h"
+#include "superopt/codegen/libraries.h"
 #include "superopt/optimize/cost.h"
 
 namespace strata::compiler {
@@ -53,6 +55,10 @@ Result<emitters::EmittedFusion> emit_alone(const hlo::Module& module, const std:
                                            emitters::EmitOptions options) {
   STRATA_TRY(emitters::EmittedFusion fusion, emitters::emit_fusion(module, module.entry, name, options));
   if (is_alone(fusion)) return fusion;
+  const auto& instructions = module.entry_computation().instructions;
+  if (std::any_of(instructions.begin(), instructions.end(),
+                  [](const auto& it) { return it.opcode == hlo::Opcode::Dot; }))
+    return unsupported("the product {} needs more than one kernel and its arguments", name);
   options.only = "loop";
   STRATA_TRY(fusion, emitters::emit_fusion(module, module.entry, name, options));
   if (!is_alone(fusion)) return unsupported("{} needs more than one kernel and its arguments", name);
@@ -68,18 +74,27 @@ class GroupBuilder {
   }
 
   Result<EmittedGroup> run(const hlo::Module& module) {
-    const hlo::Computation& entry = module.entry_computation();
-    for (const emitters::ProgramPart& part : emitters::fuse(module, target_)) {
-      if (part.interpreted) return unsupported("{} has no kernel", part.module.entry_computation().name);
+    constexpr auto kUse = emitters::LibraryUse::WhereFaster;
+    emitters::LibraryCalls found =
+        emitters::find_library_calls(emitters::prepare_for_libraries(module, target_, kUse), target_, kUse);
+    const emitters::FusedModule fused = emitters::cut_entry(found.module, target_, emitters::Parameters::Kept);
+    STRATA_CHECK(name_tensors(fused.module.entry_computation()));
+    for (const emitters::ProgramPart& part : fused.parts) {
       Body body;
       for (const auto* values : {&part.inputs, &part.outputs}) {
         for (const emitters::ArrayValue& value : *values) {
-          STRATA_TRY(const std::string type, add_buffer(entry[value.instruction], body));
+          STRATA_TRY(const std::string type, add_buffer(fused.module.entry_computation(), value, body));
           body.types.push_back(values == &part.inputs ? "const " + type : type);
         }
       }
       body.inputs = part.inputs.size();
       body.name = fmt::format("{}_{}", graph_.name(), body.arguments.back());
+      const hlo::Computation& entry = part.module.entry_computation();
+      if (entry.root_instruction().opcode == hlo::Opcode::Call) {
+        STRATA_CHECK(add_call(found.calls.at(entry.root_instruction().name), entry, std::move(body)));
+        continue;
+      }
+      if (part.interpreted) return unsupported("{} has no kernel", entry.name);
       STRATA_TRY(const emitters::EmittedFusion fusion, emit_alone(part.module, body.name, options_));
       body.seconds = part.microseconds * 1e-6;
       for (const emitters::Preparation& fill : fusion.decision().preparations)
@@ -105,7 +120,36 @@ class GroupBuilder {
     int64_t threads = 0;
     int64_t shared_bytes = 0;
     double seconds = 0;
+    std::optional<LibraryWork> library;  ///< in place of blocks
   };
+
+  /// What the parameters and results of an entry are called.
+  Result<void> name_tensors(const hlo::Computation& entry) {
+    for (size_t i = 0; i < glue_.inputs.size(); ++i)
+      names_[{entry.parameters[i], 0}] = graph_.tensor(glue_.inputs[i]).name;
+    for (size_t i = 0; i < glue_.outputs.size(); ++i) {
+      const std::string& name = graph_.tensor(glue_.outputs[i]).name;
+      const auto value = emitters::resolve(entry, entry.root, static_cast<int>(i));
+      if (!value || !names_.try_emplace(*value, name).second) return unsupported("{} is no array of its own", name);
+    }
+    return {};
+  }
+
+  Result<void> add_call(const emitters::LibraryCall& call, const hlo::Computation& from, Body body) {
+    std::vector<std::string> arguments;
+    for (const int number : call.arguments) {
+      const hlo::Instruction& operand = from[from.root_instruction().operands[static_cast<size_t>(number)]];
+      if (operand.opcode != hlo::Opcode::Parameter) return unsupported("a library reads a constant");
+      arguments.push_back(body.arguments[static_cast<size_t>(operand.as<hlo::ParameterAttributes>().number)]);
+    }
+    arguments.push_back(body.arguments.back());
+    body.arguments = std::move(arguments);
+    body.inputs = body.arguments.size() - 1;
+    body.library = call.work;
+    body.seconds = library_seconds(call.work, target_);
+    bodies_.push_back(std::move(body));
+    return {};
+  }
 
   Result<void> add(const emitters::EmittedFusion& fusion, Body body) {
     const emitters::Launch& launch = fusion.decision().launch();
@@ -163,6 +207,7 @@ class GroupBuilder {
     const Body& b = bodies_[body];
     for (size_t i = first; i < body; ++i) {
       const Body& a = bodies_[i];
+      if (a.library || b.library) return false;
       if (a.threads != b.threads && (a.threads % kWarp != 0 || b.threads % kWarp != 0)) return false;
       for (size_t output = a.inputs; output < a.arguments.size(); ++output) {
         if (std::count(b.arguments.begin(), b.arguments.end(), a.arguments[output]) > 0) return false;
@@ -174,6 +219,13 @@ class GroupBuilder {
   /// One launch whose blocks are those of all bodies, one after the other.
   static EmittedKernel kernel_of(std::span<const Body> bodies) {
     EmittedKernel kernel;
+    if (const Body& call = bodies.front(); call.library) {
+      kernel.name = call.name + "_product";
+      kernel.arguments = call.arguments;
+      kernel.seconds = call.seconds;
+      kernel.library = call.library;
+      return kernel;
+    }
     kernel.name = bodies.front().name + "_emitted";
     kernel.blocks = 0;
     for (const Body& body : bodies) kernel.threads = std::max(kernel.threads, body.threads);
@@ -206,29 +258,20 @@ class GroupBuilder {
   }
 
   /// The next argument of a body; its type in CUDA.
-  Result<std::string> add_buffer(const hlo::Instruction& value, Body& kernel) {
-    const auto tensor = glue_.tensors.find(value.name);
-    if (tensor != glue_.tensors.end() && is_in_memory(tensor->second)) {
-      kernel.arguments.push_back(graph_.tensor(tensor->second).name);
-      return storage_type(graph_.type(tensor->second).dtype) + "*";
+  Result<std::string> add_buffer(const hlo::Computation& entry, const emitters::ArrayValue& value, Body& kernel) {
+    const hlo::Shape& shape = hlo::leaf_of(entry[value.instruction].shape, value.element);
+    const auto type = element_type(shape.type);
+    if (!type || !shape.has_default_layout())
+      return unsupported("{} lies between kernels, and is no tensor", entry[value.instruction].name);
+    const auto [known, is_new] = names_.try_emplace(value);
+    if (is_new) {
+      // Other groups write other tensors.
+      known->second = fmt::format("{}_between{}", graph_.tensor(glue_.outputs.front()).name, group_.buffers.size());
+      while (graph_.find_tensor(known->second)) known->second += "_";
+      group_.buffers.push_back({known->second, {*type, Shape(shape.dims.begin(), shape.dims.end())}});
     }
-    const auto type = element_type(value.shape.type);
-    if (!type || !value.shape.has_default_layout())
-      return unsupported("{} lies between kernels, and is no tensor", value.name);
-    // Other groups number their instructions alike, and write other tensors.
-    std::string name = fmt::format("{}_{}_between", graph_.tensor(glue_.outputs.front()).name, value.name);
-    while (graph_.find_tensor(name)) name += "_";
-    kernel.arguments.push_back(name);
-    const auto known = std::find_if(group_.buffers.begin(), group_.buffers.end(),
-                                    [&](const EmittedGroup::Buffer& buffer) { return buffer.name == name; });
-    if (known == group_.buffers.end())
-      group_.buffers.push_back({name, {*type, Shape(value.shape.dims.begin(), value.shape.dims.end())}});
+    kernel.arguments.push_back(known->second);
     return storage_type(*type) + "*";
-  }
-
-  bool is_in_memory(TensorId id) const {
-    return std::binary_search(glue_.inputs.begin(), glue_.inputs.end(), id) ||
-           std::binary_search(glue_.outputs.begin(), glue_.outputs.end(), id);
   }
 
   const Graph& graph_;
@@ -236,6 +279,7 @@ class GroupBuilder {
   const Target& target_;
   const KernelText text_;
   emitters::EmitOptions options_;
+  std::map<emitters::ArrayValue, std::string> names_;  ///< of buffers
   std::vector<Body> bodies_;
   EmittedGroup group_;
 };
@@ -245,19 +289,32 @@ class GroupBuilder {
 std::vector<EmittedGroup> FusionKernels::emit(const Graph& graph, const std::vector<bool>& free,
                                               const std::vector<bool>& views, const std::map<TensorId, int64_t>& starts,
                                               const Target& target, KernelText text) const {
+  const auto is_product = [&](size_t i) { return is_emitted_product(graph.operations()[i]); };
   std::vector<bool> ours(free.size());
-  for (size_t i = 0; i < ours.size(); ++i) ours[i] = free[i] && !views[i] && is_glue(graph.operations()[i]);
-  const std::vector<int> height = heights(graph, ours, views);
-  std::map<int, std::vector<size_t>> groups;
-  for (size_t i = 0; i < ours.size(); ++i) {
-    if (ours[i]) groups[height[i]].push_back(i);
+  for (size_t i = 0; i < ours.size(); ++i)
+    ours[i] = free[i] && !views[i] && (is_glue(graph.operations()[i]) || is_product(i));
+  // Where products are better left alone, what is around them may not be: it is grouped once more without them.
+  while (true) {
+    const std::vector<int> height = heights(graph, ours, views);
+    std::map<int, std::vector<size_t>> groups;
+    for (size_t i = 0; i < ours.size(); ++i) {
+      if (ours[i]) groups[height[i]].push_back(i);
+    }
+    std::vector<EmittedGroup> made;
+    bool left = false;
+    for (const auto& [at, operations] : groups) {
+      Result<EmittedGroup> group = make(graph, operations, views, starts, target, text);
+      if (group) {
+        made.push_back(*std::move(group));
+        continue;
+      }
+      for (const size_t i : operations) {
+        left = left || is_product(i);
+        if (is_product(i)) ours[i] = false;
+      }
+    }
+    if (!left) return made;
   }
-  std::vector<EmittedGroup> made;
-  for (const auto& [at, operations] : groups) {
-    Result<EmittedGroup> group = make(graph, operations, views, starts, target, text);
-    if (group) made.push_back(*std::move(group));
-  }
-  return made;
 }
 
 Result<EmittedGroup> FusionKernels::make(const Graph& graph, const std::vector<size_t>& operations,

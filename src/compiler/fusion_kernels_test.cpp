@@ -47,7 +47,9 @@ constexpr const char* kRotary = R"(graph g {
 TEST(FusionKernels, OperatorsBetweenOthersShareOneLaunch) {
   const GraphPtr graph = parsed(kRotary);
   const Target& target = **find_target("sm_90a");
-  const auto program = generate_cuda(*graph, target, {}, with_emitters());
+  Passes passes = with_emitters();
+  passes.libraries = false;  // products are kernels of their own
+  const auto program = generate_cuda(*graph, target, {}, passes);
   ASSERT_TRUE(program) << program.error().to_string();
   // What the products read, the products, and what reads them.
   EXPECT_THAT(launches(*program),
@@ -154,7 +156,9 @@ TEST(FusionKernels, WhatLiesBetweenKernelsIsOfOneGroup) {
   F = repeat(E, dim=0, times=64)
   output F
 })");
-  const auto program = generate_cuda(*graph, **find_target("sm_90a"), {}, with_emitters());
+  Passes passes = with_emitters();
+  passes.libraries = false;  // the product is a kernel of its own
+  const auto program = generate_cuda(*graph, **find_target("sm_90a"), {}, passes);
   ASSERT_TRUE(program) << program.error().to_string();
   ASSERT_EQ(program->emitted.size(), 2U);
   std::set<std::string> names;

@@ -66,14 +66,15 @@ class GlueBuilder {
   Result<Glue> run() {
     for (const size_t i : of_) {
       const Operation& op = graph_.operations()[i];
-      if (!is_glue(op)) return unsupported("{} is computed by kernels of its own", op.name());
+      if (!is_glue(op) && !is_emitted_product(op))
+        return unsupported("{} is computed by kernels of its own", op.name());
     }
     for (const size_t i : of_) {
       for (const TensorId id : graph_.operations()[i].operands) find_inputs(id);
     }
     for (const TensorId id : inputs_) {
       const std::string type = type_of(name_of(graph_.type(id).dtype), graph_.type(id).shape);
-      store(id, text_.add(type, fmt::format("parameter({})", made_.inputs.size())));
+      stored_[id] = text_.add(type, fmt::format("parameter({})", made_.inputs.size()));
       made_.inputs.push_back(id);
     }
     std::vector<std::string> results, types;
@@ -101,15 +102,8 @@ class GlueBuilder {
     return producer >= 0 && of_.count(static_cast<size_t>(producer)) > 0;
   }
 
-  /// The instruction that is a tensor in its type. Instructions are numbered by the module, so that equal operators of
-  /// other graphs give equal modules.
-  std::string store(TensorId id, std::string instruction) {
-    made_.tensors[instruction] = id;
-    return stored_[id] = std::move(instruction);
-  }
-
   void find_inputs(TensorId id) {
-    if (is_ours(id)) return;
+    if (is_ours(id) || graph_.type(id).iota) return;
     if (!is_view(id)) {
       inputs_.insert(id);
       return;
@@ -138,10 +132,30 @@ class GlueBuilder {
     return rest == rests_.end() ? graph_.type(id).shape : rest->second;
   }
 
-  /// A value as it is: of a view, made where it is first read.
+  /// A value as it is: of a view or an iota, made where it is first read.
   void need(TensorId id) {
-    if (stored_.count(id) == 0 && wide_.count(id) == 0)
+    if (stored_.count(id) > 0 || wide_.count(id) > 0) return;
+    if (const auto& counted = graph_.type(id).iota) {
+      wide_[id] = iota(*counted, type_of(wide_type(id), shape(id)), wide_type(id));
+    } else {
       compute(graph_.operations()[static_cast<size_t>(graph_.tensor(id).producer)]);
+    }
+  }
+
+  /// Exact, whatever the tensor's own type is.
+  std::string iota(const Iota& of, const std::string& type, std::string_view element) {
+    if (of.step == 0) return all(type, element, of.start.to_double());
+    std::string value = text_.add(type, fmt::format("iota(), iota_dimension={}", of.dim));
+    if (of.step != 1)
+      value = text_.add(type, fmt::format("multiply({}, {})", value, all(type, element, static_cast<double>(of.step))));
+    if (of.start.num == 0) return value;
+    return text_.add(type, fmt::format("add({}, {})", value, all(type, element, of.start.to_double())));
+  }
+
+  /// An array of one value.
+  std::string all(const std::string& type, std::string_view element, double value) {
+    const std::string scalar = text_.add(fmt::format("{}[]", element), fmt::format("constant({:.17g})", value));
+    return text_.add(type, fmt::format("broadcast({}), dimensions={{}}", scalar));
   }
 
   std::string stored(TensorId id) {
@@ -149,7 +163,7 @@ class GlueBuilder {
     const auto known = stored_.find(id);
     if (known != stored_.end()) return known->second;
     const std::string type = type_of(name_of(graph_.type(id).dtype), shape(id));
-    return store(id, text_.add(type, fmt::format("convert({})", wide_.at(id))));
+    return stored_[id] = text_.add(type, fmt::format("convert({})", wide_.at(id)));
   }
 
   std::string wide(TensorId id) {
@@ -161,20 +175,19 @@ class GlueBuilder {
   }
 
   /// An operand in the shape of the result, by the rules of NumPy.
-  std::string broadcast(TensorId id, TensorId to) {
-    const std::string value = wide(id);
-    if (shape(id) == shape(to)) return value;
+  std::string broadcast(TensorId id, TensorId to) { return broadcast(wide(id), wide_type(to), shape(id), shape(to)); }
+
+  std::string broadcast(const std::string& value, std::string_view type, const Shape& from, const Shape& to) {
+    if (from == to) return value;
     std::vector<int64_t> sizes, dimensions;
-    const size_t missing = shape(to).size() - shape(id).size();
-    for (size_t d = 0; d < shape(id).size(); ++d) {
-      if (shape(id)[d] != shape(to)[missing + d]) continue;
-      sizes.push_back(shape(id)[d]);
+    const size_t missing = to.size() - from.size();
+    for (size_t d = 0; d < from.size(); ++d) {
+      if (from[d] != to[missing + d]) continue;
+      sizes.push_back(from[d]);
       dimensions.push_back(static_cast<int64_t>(missing + d));
     }
-    const std::string_view type = wide_type(to);
-    const std::string flat =
-        sizes == shape(id) ? value : text_.add(type_of(type, sizes), fmt::format("reshape({})", value));
-    return text_.add(type_of(type, shape(to)), fmt::format("broadcast({}), dimensions={}", flat, list(dimensions)));
+    const std::string flat = sizes == from ? value : text_.add(type_of(type, sizes), fmt::format("reshape({})", value));
+    return text_.add(type_of(type, to), fmt::format("broadcast({}), dimensions={}", flat, list(dimensions)));
   }
 
   void compute(const Operation& op) {
@@ -183,12 +196,16 @@ class GlueBuilder {
       std::vector<std::string> operands;
       for (const TensorId id : op.operands) operands.push_back(broadcast(id, result));
       wide_[result] = element(op, operands, result);
-      if (!is_narrow(result)) store(result, wide_[result]);
+      if (!is_narrow(result)) stored_[result] = wide_[result];
       return;
     }
     if (is_reduction(op_def(op.kind))) {
       wide_[result] = reduction(op, result);
       if (!is_narrow(result)) stored_[result] = wide_[result];
+      return;
+    }
+    if (is_emitted_product(op)) {
+      stored_[result] = product(op, result);
       return;
     }
     // What moves elements takes them as they are.
@@ -204,8 +221,26 @@ class GlueBuilder {
     if (as_wide) {
       wide_[result] = instruction;
     } else {
-      store(result, instruction);
+      stored_[result] = instruction;
     }
+  }
+
+  /// Of the tensors' own type, as it is written whatever reads it; its sums are wide. Operands that lack dimensions of
+  /// the batch are repeated along them, which the emitters undo (emitters/library/unbatched_products.h).
+  std::string product(const Operation& op, TensorId result) {
+    std::vector<int64_t> batch;
+    for (size_t d = 0; d + 2 < shape(result).size(); ++d) batch.push_back(static_cast<int64_t>(d));
+    const std::string_view type = name_of(graph_.type(result).dtype);
+    std::vector<std::string> operands;
+    for (const TensorId id : op.operands) {
+      Shape whole = shape(result);
+      std::copy(shape(id).end() - 2, shape(id).end(), whole.end() - 2);
+      operands.push_back(broadcast(stored(id), type, shape(id), whole));
+    }
+    return text_.add(type_of(type, shape(result)),
+                     fmt::format("dot({0}), lhs_batch_dims={1}, rhs_batch_dims={1}, lhs_contracting_dims={{{2}}}, "
+                                 "rhs_contracting_dims={{{3}}}",
+                                 fmt::join(operands, ", "), list(batch), batch.size() + 1, batch.size()));
   }
 
   /// In the result's shape. Where the dimension is reduced to size 1, HLO's reduction is without it: in memory that is
@@ -229,7 +264,6 @@ class GlueBuilder {
     std::string reduced = text_.add(type_of(type, groups), fmt::format("reduce({}, {}), dimensions={{{}}}, to_apply={}",
                                                                        from, first, dim, combiner));
     reduced_[result] = {reduced, groups};
-    if (!is_narrow(result)) made_.tensors[reduced] = result;
     return groups == shape(result) ? reduced
                                    : text_.add(type_of(type, shape(result)), fmt::format("reshape({})", reduced));
   }
@@ -286,10 +320,7 @@ class GlueBuilder {
     const std::string_view element_type = wide_type(result);
     const std::string type = type_of(element_type, shape(result));
     const auto put = [&](const std::string& operation) { return text_.add(type, operation); };
-    const auto constant = [&](double value) {
-      const std::string scalar = text_.add(fmt::format("{}[]", element_type), fmt::format("constant({:.17g})", value));
-      return put(fmt::format("broadcast({}), dimensions={{}}", scalar));
-    };
+    const auto constant = [&](double value) { return all(type, element_type, value); };
     const auto two = [&](std::string_view name, const std::string& a, const std::string& b) {
       return put(fmt::format("{}({}, {})", name, a, b));
     };

@@ -22,7 +22,10 @@ using testing::HasSubstr;
 
 /// A program of random operators that are glue, of values on which they are defined.
 std::string random_glue(Random& random) {
-  std::string text = "graph g {\n  input A: f32[4, 6]\n  input B: f32[4, 6]\n  input C: f32[6]\n  input D: f32[4, 1]\n";
+  std::string text =
+      "graph g {\n  input A: f32[4, 6]\n  input B: f32[4, 6]\n  input C: f32[6]\n  input D: f32[4, 1]\n"
+      "  I = iota(dim=0, start=-2, step=3) : f32[4, 1]\n  J = iota(dim=1) : f32[1, 6]\n"
+      "  K = iota(dim=0, start=3/8, step=0) : f32[1]\n";
   struct Value {
     std::string name;
     Shape shape;
@@ -78,7 +81,7 @@ std::string random_glue(Random& random) {
       case 7: {
         const char* names[] = {"add", "sub", "mul", "max", "greater"};
         std::string other = of.name;
-        if (of.shape == Shape{4, 6}) other = random.below(2) == 0 ? "C" : "D";
+        if (of.shape == Shape{4, 6}) other = std::string(1, "CDIJK"[random.below(5)]);
         operation = fmt::format("{}({}, {})", names[random.below(5)], of.name, other);
         break;
       }

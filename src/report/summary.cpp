@@ -8,14 +8,6 @@
 namespace strata {
 namespace {
 
-/// The program as given, among the candidates; null where a rewriting of it took its place.
-const Candidate* itself(const Superoptimized& result) {
-  const auto at = std::find_if(result.candidates.begin(), result.candidates.end(), [&](const Candidate& candidate) {
-    return candidate.graph == result.program || same_structure(*candidate.graph, *result.program);
-  });
-  return at == result.candidates.end() ? nullptr : &*at;
-}
-
 std::string kernels(int count) { return fmt::format("{} kernel{}", count, count == 1 ? "" : "s"); }
 
 std::string compared(double best_us, double input_us) {
@@ -39,10 +31,9 @@ std::string name_proof(const VerifyResult& proof) {
 }
 
 std::string describe_input(const Superoptimized& result) {
-  const Candidate* given = itself(result);
-  if (given == nullptr || !uses_library(given->schedules)) return "input";
+  if (!uses_library(result.program_schedules)) return "input";
   std::vector<std::string> libraries;
-  for (const LibraryCall& call : plan_libraries(*given->graph, given->schedules).calls) {
+  for (const LibraryCall& call : plan_libraries(*result.program, result.program_schedules).calls) {
     for (const LibraryWork& work : call.work()) libraries.emplace_back(library_of(work));
   }
   std::sort(libraries.begin(), libraries.end());

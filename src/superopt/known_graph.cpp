@@ -45,7 +45,7 @@ Result<Superoptimized> superoptimize_known(const GraphPtr& program, const KnownG
   const Deadline deadline = options.deadline.value_or(deadline_of(options.search));
   Superoptimized result;
   result.program = program;
-  result.program_cost = scheduled_cost(*program, target, library_schedules(*program, target, options.passes));
+  rate_program(result, options);
   STRATA_TRY(Candidate candidate, candidate_of(program, known.graph, options, deadline));
   rate_as_generated(candidate, options);
   if (!known.schedule.empty()) {

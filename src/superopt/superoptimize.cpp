@@ -72,10 +72,10 @@ struct Found {
 /// By canonical text.
 using FoundParts = std::map<std::string, Found>;
 
-/// What a program costs as it is given: every operator a kernel of its own, or a library's.
-CostEstimate cost_as_given(const GraphPtr& program, const SuperoptimizeOptions& options) {
+/// What a part costs as it is given: every operator a kernel of its own, or a library's.
+CostEstimate cost_as_given(const GraphPtr& part, const SuperoptimizeOptions& options) {
   const Target& target = *options.search.target;
-  return scheduled_cost(*program, target, library_schedules(*program, target, options.passes));
+  return scheduled_cost(*part, target, library_schedules(*part, target, options.passes));
 }
 
 /// A searched part with the names and the order of outputs of one of the places where it stands.
@@ -263,7 +263,7 @@ Result<Superoptimized> optimize_parts(const GraphPtr& program, const Superoptimi
                                       FoundParts& found) {
   Superoptimized result;
   result.program = program;
-  result.program_cost = cost_as_given(program, options);
+  rate_program(result, options);
   PartitionLimits all_limits = limits;
   all_limits.glue_apart = options.passes.emission && options.passes.emitter;
   STRATA_TRY(result.partition, partition(program, all_limits));
@@ -460,7 +460,7 @@ Result<Superoptimized> superoptimize(const GraphPtr& program, const Superoptimiz
   }
   STRATA_CHECK(try_library(prepared, options, parts, found, result));
   if (preparing) relate_to(program, preparing, options, result);
-  result.program_cost = cost_as_given(program, options);
+  rate_program(result, options);
   prefer_program(result);
   if (options.sized) prefer_measured(result, *options.sized);
   last = Clock::now();

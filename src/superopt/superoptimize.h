@@ -22,7 +22,8 @@ struct PartOutcome {
 
 struct Superoptimized {
   GraphPtr program;
-  CostEstimate program_cost;
+  CostEstimate program_cost;    ///< with every operator a kernel of its own, or a library's
+  Schedules program_schedules;  ///< which are a library's
   Partition partition;
   std::vector<PartOutcome> parts;  ///< one a part of the partition
   /// Whole programs: the i-th has every part's i-th best. Proved, numerically acceptable, cheapest first. Never empty:

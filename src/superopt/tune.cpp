@@ -44,6 +44,8 @@ Result<std::vector<TunedRow>> all_rows(const Superoptimized& result, const TuneO
   std::vector<std::pair<GraphPtr, int>> graphs;
   for (size_t c = 0; c < result.candidates.size(); ++c)
     graphs.emplace_back(result.candidates[c].graph, static_cast<int>(c));
+  Passes passes = options.passes;
+  passes.libraries = passes.libraries && available.cublas_lt;
   const bool has_program =
       std::any_of(graphs.begin(), graphs.end(), [&](const auto& entry) { return entry.first == result.program; });
   if (!has_program) graphs.emplace_back(result.program, -1);
@@ -61,7 +63,7 @@ Result<std::vector<TunedRow>> all_rows(const Superoptimized& result, const TuneO
   std::atomic<size_t> rated = 0;
   in_parallel(options.threads, rows.size(), [&](size_t i) {
     if (deadline.passed()) return;
-    rows[i].estimated_us = scheduled_cost(*rows[i].graph, *options.target, rows[i].schedules).seconds * 1e6;
+    rows[i].estimated_us = emitted_cost(*rows[i].graph, *options.target, rows[i].schedules, passes).seconds * 1e6;
     if (options.listing) options.listing(++rated, rows.size());
   });
   if (deadline.passed()) {
@@ -179,6 +181,7 @@ class Tuner {
     made.ready = true;
     Passes passes = options_.passes;
     passes.grouping = passes.grouping && row.grouped;
+    passes.libraries = passes.libraries && !tuning_.device.cublas_lt.empty();  // of emitters' products
     const auto code = generate_cuda(*row.graph, *options_.target, row.schedules, passes);
     if (!code) {
       made.error = code.error();

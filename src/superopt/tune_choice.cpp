@@ -149,6 +149,7 @@ Result<void> take_chosen(Superoptimized& result, Tuning& tuning, const TuneOptio
   const Deadline whole = proofs.deadline.value_or(Deadline());
   Passes passes = options.passes;
   passes.grouping = passes.grouping && chosen.grouped;
+  passes.libraries = passes.libraries && !tuning.device.cublas_lt.empty();  // of emitters' products
   STRATA_TRY(result.code, generate_cuda(*chosen.graph, *options.target, chosen.schedules, passes));
   first.cost = generated_cost(first.cost, *first.graph, *options.target, result.code);
   auto cubin = options.compile ? options.compile(result.code.source)

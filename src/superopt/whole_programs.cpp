@@ -101,11 +101,25 @@ std::string check_whole(const Superoptimized& result, const SuperoptimizeOptions
 
 void rate_as_generated(Candidate& candidate, const SuperoptimizeOptions& options) {
   const Target& target = *options.search.target;
-  candidate.schedules = library_schedules(*candidate.graph, target, options.passes);
-  const auto groups = emitted_groups(*candidate.graph, target, candidate.schedules, options.passes);
-  if (candidate.schedules.empty() && groups.empty()) return;
-  const CostEstimate apart = scheduled_cost(*candidate.graph, target, candidate.schedules);
-  candidate.cost = cost_with_emitted(apart, *candidate.graph, target, groups);
+  const Graph& graph = *candidate.graph;
+  const auto& operations = graph.operations();
+  if (std::all_of(operations.begin(), operations.end(), [](const Operation& op) { return op.body != nullptr; })) return;
+  candidate.schedules = library_schedules(graph, target, options.passes);
+  candidate.cost = emitted_cost(graph, target, candidate.schedules, options.passes);
+  // Emitters call libraries for products too, with rows that are filled up to whole vectors and operands in another
+  // order, together with what is around them.
+  Schedules rest = without_products(graph, candidate.schedules);
+  if (rest == candidate.schedules) return;
+  const CostEstimate cost = emitted_cost(graph, target, rest, options.passes);
+  if (cost.seconds >= candidate.cost.seconds) return;
+  candidate.cost = cost;
+  candidate.schedules = std::move(rest);
+}
+
+void rate_program(Superoptimized& result, const SuperoptimizeOptions& options) {
+  const Target& target = *options.search.target;
+  result.program_schedules = library_schedules(*result.program, target, options.passes);
+  result.program_cost = scheduled_cost(*result.program, target, result.program_schedules);
 }
 
 void sort_by_cost(std::vector<Candidate>& candidates) {

@@ -9,6 +9,9 @@ namespace strata {
 /// write by their kernels.
 void rate_as_generated(Candidate& candidate, const SuperoptimizeOptions& options);
 
+/// What the program costs as it is given (Superoptimized::program_cost).
+void rate_program(Superoptimized& result, const SuperoptimizeOptions& options);
+
 /// Cheapest first; equals keep their order.
 void sort_by_cost(std::vector<Candidate>& candidates);
 

@@ -27,14 +27,30 @@ class Unbatcher : hlo::EntryRewriter {
       const auto id = static_cast<InstructionId>(&it - from_.instructions.data());
       if (it.opcode != Opcode::Dot || !is_for_library(from_, id)) return std::nullopt;
       const std::array<Dimensions, 2> left_out = repeated_batches(it);
-      const size_t all = it.as<hlo::DotAttributes>().lhs_batch.size();
-      const bool none_stays = left_out[0].size() + left_out[1].size() == all;
-      return all > 0 && none_stays ? std::optional(written(it, left_out)) : std::nullopt;
+      return is_worth_it(it, left_out) ? std::optional(written(it, left_out)) : std::nullopt;
     });
   }
 
  private:
-  /// Numbers of the batches that an operand repeats and the other one does not.
+  /// Where all batches are repeated by one operand or the other, the product may be had in any order. Where some stay,
+  /// those that the right operand repeats are rows of the left one as they lie if they come last. Else operands and
+  /// results change their order, where that moves less than repeating an operand.
+  bool is_worth_it(const Instruction& it, const std::array<Dimensions, 2>& left_out) const {
+    const size_t all = it.as<hlo::DotAttributes>().lhs_batch.size();
+    const size_t repeated = left_out[0].size() + left_out[1].size();
+    if (repeated == 0 || repeated == all) return repeated > 0;
+    if (left_out[0].empty() && left_out[1].front() == static_cast<int64_t>(all - repeated)) return true;
+    const auto bytes_of = [](const hlo::Shape& shape) { return shape.element_count() * hlo::byte_width(shape.type); };
+    int64_t moved = bytes_of(it.shape), copied = 0;
+    for (const size_t side : {0, 1}) {
+      const int64_t bytes = bytes_of(from_.operand_shape(it, side));
+      if (!left_out[side].empty()) copied += bytes;
+      if (!left_out[1 - side].empty()) moved += bytes;
+    }
+    return 2 * moved < copied;
+  }
+
+  /// Numbers of the batches, ascending, that an operand repeats and the other one does not.
   std::array<Dimensions, 2> repeated_batches(const Instruction& it) const {
     const auto& a = it.as<hlo::DotAttributes>();
     const auto repeats = [&](size_t side, int64_t d) {
@@ -55,6 +71,12 @@ class Unbatcher : hlo::EntryRewriter {
     std::vector<InstructionId> operands;
     Dimensions order, dims;  // of the new result: HLO's dimensions
     int64_t next = std::ssize(a.lhs_batch);
+    for (int64_t i = 0; i < next; ++i) {
+      if (has(left_out[0], i) || has(left_out[1], i)) continue;
+      order.push_back(i);
+      dims.push_back(it.shape.dim(i));
+    }
+    const Dimensions stay = order;
     for (const size_t side : {0, 1}) {
       const Dimensions& batch = side == 0 ? a.lhs_batch : a.rhs_batch;
       const Dimensions& terms = side == 0 ? a.lhs_contracting : a.rhs_contracting;
@@ -64,10 +86,13 @@ class Unbatcher : hlo::EntryRewriter {
         const int64_t number = std::ranges::find(batch, d) - batch.begin();
         if (has(left_out[side], number)) continue;
         kept.push_back(d);
-        if (has(terms, d)) continue;
+        if (has(terms, d) || has(stay, number)) continue;
         order.push_back(has(batch, d) ? number : next++);
         dims.push_back(shape.dim(d));
       }
+      for (const int64_t i : stay)
+        (side == 0 ? made.lhs_batch : made.rhs_batch)
+            .push_back(std::ranges::find(kept, batch[static_cast<size_t>(i)]) - kept.begin());
       for (const int64_t d : terms)
         (side == 0 ? made.lhs_contracting : made.rhs_contracting).push_back(std::ranges::find(kept, d) - kept.begin());
       operands.push_back(without(it, side, kept));

@@ -75,8 +75,63 @@ ENTRY e {{
   }
 }
 
-/// Where a batch stays, all do.
-TEST_F(UnbatchedProductsTest, OtherBatchesKeepThem) {
+/// Query heads that share keys are rows of one product for each head of the keys.
+TEST_F(UnbatchedProductsTest, RowsLieBesideBatchesThatStay) {
+  EXPECT_EQ(explained_work(R"(HloModule m
+
+ENTRY e {
+  q = bf16[8,4,64,128] parameter(0)
+  k = bf16[8,128,1024] parameter(1)
+  b = bf16[8,4,128,1024] broadcast(k), dimensions={0,2,3}
+  ROOT d = bf16[8,4,64,1024] dot(q, b), lhs_batch_dims={0,1}, rhs_batch_dims={0,1}, lhs_contracting_dims={3},
+    rhs_contracting_dims={2}
+}
+)"),
+            "8 of bf16 256×1024×128, algorithm 0; ");
+}
+
+/// Beside batches that both have, in any order of them.
+TEST_F(UnbatchedProductsTest, RandomOnesBesideOthersAreThoseOfTheInterpreter) {
+  int undone = 0;
+  for (uint64_t seed = 0; seed < 12; ++seed) {
+    Random random(seed);
+    // Of three batches each operand has its own; all have the second or the last.
+    const size_t stays = 1 + random.below(2);
+    const std::vector<int64_t> sizes{5, 3, 2};
+    std::vector<int64_t> kept[2], own[2];
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      const size_t lacks = i == stays ? 2 : random.below(3);
+      for (const size_t side : {0, 1}) {
+        if (lacks == side) continue;
+        kept[side].push_back(static_cast<int64_t>(i));
+        own[side].push_back(sizes[i]);
+      }
+    }
+    const std::vector<int64_t> matrices[2] = {{1, 16}, {16, 48}};
+    std::string text = "HloModule m\n\nENTRY e {\n";
+    for (const size_t side : {0, 1}) {
+      std::vector<int64_t> whole = sizes;
+      for (const int64_t d : {0, 1}) {
+        kept[side].push_back(3 + d);
+        own[side].push_back(matrices[side][static_cast<size_t>(d)]);
+        whole.push_back(own[side].back());
+      }
+      text += fmt::format("  p{0} = f32{1} parameter({0})\n  b{0} = f32{2} broadcast(p{0}), dimensions={3}\n", side,
+                          dims(own[side]), dims(whole), list(kept[side]));
+    }
+    text +=
+        "  ROOT d = f32[5,3,2,1,48] dot(b0, b1), lhs_batch_dims={0,1,2}, rhs_batch_dims={0,1,2}, "
+        "lhs_contracting_dims={4}, rhs_contracting_dims={3}\n}\n";
+    const hlo::ModulePtr module = parsed(text);
+    ASSERT_NE(module, nullptr) << text;
+    undone += hlo::print(with_unbatched_products(*module, LibraryUse::WherePossible)) == hlo::print(*module) ? 0 : 1;
+    ASSERT_EQ(checked(*module, seed), "") << seed << "\n" << text << explained_;
+  }
+  EXPECT_GE(undone, 4);
+}
+
+/// Not where both the operand and the result would change their order, which are larger than what is repeated.
+TEST_F(UnbatchedProductsTest, BatchesBeforeOthersStay) {
   const hlo::ModulePtr module = parsed(R"(HloModule m
 
 ENTRY e {

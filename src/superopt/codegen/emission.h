@@ -1,14 +1,17 @@
 // Kernels for what no µGraph computes: predefined operators that move elements, compute each by itself, or reduce them,
-// many in one kernel. Who writes them stands above code generation (compiler/fusion_kernels.h), and is handed down.
+// many in one kernel, and products by libraries with what these need before and after. Who writes them stands above
+// code generation (compiler/fusion_kernels.h), and is handed down.
 #pragma once
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "ir/graph.h"
 #include "machine/target.h"
+#include "runtime/library_work.h"
 
 namespace strata {
 
@@ -22,8 +25,9 @@ struct EmittedKernel {
   int64_t blocks = 1;
   int64_t threads = 1;
   int64_t shared_bytes = 0;
-  double seconds = 0;       ///< estimated
-  double device_bytes = 0;  ///< that memory moves for it
+  double seconds = 0;                  ///< estimated
+  double device_bytes = 0;             ///< that memory moves for it
+  std::optional<LibraryWork> library;  ///< what a library computes in place of a function; the result's buffer is last
 };
 
 /// Kernels, in order, that together do the work of some operators of a kernel graph. No path leaves those and comes

@@ -147,7 +147,7 @@ class Generator {
     done_.assign(count, false);
     group_.assign(count, -1);
     if (!passes_.emission || !passes_.emitter) return;
-    const std::vector<bool> free = free_operations(graph_, libraries_, views_);
+    const std::vector<bool> free = free_operations(graph_, libraries_, views_, passes_);
     Emission emission = plan_emission(graph_, free, views_, libraries_.strided, *passes_.emitter, target_);
     program_.emitted = std::move(emission.groups);
     fronts_ = std::move(emission.fronts);
@@ -194,23 +194,25 @@ class Generator {
   std::string emitted_kernels(const EmittedGroup& group) {
     std::string text;
     for (const EmittedKernel& emitted : group.kernels) {
-      KernelLaunch& made = add_launch(emitted.name + "_kernel");
+      KernelLaunch& made = add_launch(emitted.name + (emitted.library ? "" : "_kernel"));
+      made.seconds = emitted.seconds;
+      made.arguments = emitted.arguments;
+      made.device_bytes = emitted.device_bytes;
+      made.library = emitted.library;
+      if (made.library) continue;
       made.function = fmt::format("{}<{}, strata_device::Exact>", emitted.name, team_text(emitted.threads, 0));
       made.part_function = fmt::format("{}<{}, strata_device::Exact>", emitted.name, team_text(emitted.threads, 1));
       made.threads = emitted.threads;
       made.grid[0] = emitted.blocks;
       made.own_shared_bytes = emitted.shared_bytes;
-      made.seconds = emitted.seconds;
       const int64_t spread = passes_.spreading ? spreading_bytes(emitted.blocks, {}, target_) : 0;
       made.shared_bytes = std::max(emitted.shared_bytes, spread);
-      made.arguments = emitted.arguments;
       made.task = BlockTask{emitted.name, "strata_device::Exact", emitted.threads, {}, emitted.shared_bytes};
       for (size_t n = 0; n < emitted.parameters.size(); ++n) {
         const std::string& parameter = emitted.parameters[n];
         made.parameters.push_back(parameter.substr(parameter.rfind(' ') + 1));
         made.types.push_back(parameter.substr(0, parameter.rfind(' ')));
       }
-      made.device_bytes = emitted.device_bytes;
       text += emitted.text;
     }
     return text;

@@ -111,12 +111,8 @@ CostEstimate scheduled_cost(const Graph& graph, const Target& target, const Sche
 /// The same with the emitters' own choices.
 CostEstimate scheduled_cost(const Graph& graph, KnownSchedules& known);
 
-/// The kernels that emitters would write for a graph with these schedules, without their text.
-std::vector<EmittedGroup> emitted_groups(const Graph& graph, const Target& target, const Schedules& schedules,
-                                         const Passes& passes);
-/// An estimate of a graph (scheduled_cost) with these kernels in place of those of their operators.
-CostEstimate cost_with_emitted(CostEstimate cost, const Graph& graph, const Target& target,
-                               const std::vector<EmittedGroup>& groups);
+/// The same with the kernels that emitters would write, which are planned and not written.
+CostEstimate emitted_cost(const Graph& graph, const Target& target, const Schedules& schedules, const Passes& passes);
 
 /// Error (Unsupported) where a block does not fit the target's shared memory, or no library takes an operator that the
 /// schedules give to one.

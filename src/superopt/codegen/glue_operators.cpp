@@ -1,8 +1,8 @@
 #include "superopt/codegen/glue_operators.h"
 
 #include "ir/views.h"
+#include "ops/op_def.h"
 #include "ops/reduction.h"
-#include "superopt/codegen/emit.h"
 
 namespace strata {
 
@@ -45,12 +45,15 @@ std::vector<size_t> glue_operations(const Graph& graph, const Schedules& schedul
   return found;
 }
 
-std::vector<bool> free_operations(const Graph& graph, const LibraryPlan& libraries, const std::vector<bool>& views) {
+bool is_emitted_product(const Operation& op) { return !op.body && op.kind == OpKind::Matmul; }
+
+std::vector<bool> free_operations(const Graph& graph, const LibraryPlan& libraries, const std::vector<bool>& views,
+                                  const Passes& passes) {
+  const bool products = passes.libraries && !passes.one_kernel;
   std::vector<bool> free(graph.operations().size());
   for (size_t i = 0; i < free.size(); ++i) {
     const Operation& op = graph.operations()[i];
-    const bool in_memory = arguments_of(graph, op.operands).size() == op.operands.size();
-    free[i] = !op.body && !libraries.covered[i] && !views[i] && in_memory;
+    free[i] = !op.body && !libraries.covered[i] && !views[i] && (products || !is_emitted_product(op));
   }
   return free;
 }

@@ -432,6 +432,14 @@ Schedules library_part(const Schedules& schedules) {
   return part;
 }
 
+Schedules without_products(const Graph& graph, const Schedules& schedules) {
+  Schedules part = schedules;
+  for (size_t i = 0; i < part.size(); ++i) {
+    if (multiplies_matrices(graph.operations()[i].kind)) part[i].reset();
+  }
+  return uses_library(part) ? part : Schedules();
+}
+
 bool uses_library(const Schedules& schedules) {
   return std::any_of(schedules.begin(), schedules.end(),
                      [](const auto& schedule) { return schedule && schedule->algorithm >= 0; });

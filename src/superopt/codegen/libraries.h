@@ -56,6 +56,8 @@ Schedules library_schedules(const Graph& graph, const Target& target, const Pass
 
 /// The same without those of block graphs.
 Schedules library_part(const Schedules& schedules);
+/// The same without those of products; empty where no other is left.
+Schedules without_products(const Graph& graph, const Schedules& schedules);
 /// Whether any operator has an algorithm of the library.
 bool uses_library(const Schedules& schedules);
 

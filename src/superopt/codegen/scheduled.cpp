@@ -150,15 +150,19 @@ CostEstimate scheduled_cost(const Graph& graph, const Target& target, const Sche
 
 CostEstimate scheduled_cost(const Graph& graph, KnownSchedules& known) { return cost_of(graph, {}, known); }
 
+namespace {
+
+/// The kernels that emitters would write for a graph with these schedules, without their text.
 std::vector<EmittedGroup> emitted_groups(const Graph& graph, const Target& target, const Schedules& schedules,
                                          const Passes& passes) {
   if (!passes.emission || !passes.emitter) return {};
   const LibraryPlan libraries = plan_libraries(graph, schedules);
   const std::vector<bool> views = view_operations(graph, libraries.strided);
-  const std::vector<bool> free = free_operations(graph, libraries, views);
+  const std::vector<bool> free = free_operations(graph, libraries, views, passes);
   return plan_emission(graph, free, views, libraries.strided, *passes.emitter, target, KernelText::Left).groups;
 }
 
+/// With these kernels in place of those of their operators.
 CostEstimate cost_with_emitted(CostEstimate cost, const Graph& graph, const Target& target,
                                const std::vector<EmittedGroup>& groups) {
   for (const EmittedGroup& group : groups) {
@@ -175,6 +179,13 @@ CostEstimate cost_with_emitted(CostEstimate cost, const Graph& graph, const Targ
     }
   }
   return cost;
+}
+
+}  // namespace
+
+CostEstimate emitted_cost(const Graph& graph, const Target& target, const Schedules& schedules, const Passes& passes) {
+  const auto groups = emitted_groups(graph, target, schedules, passes);
+  return cost_with_emitted(scheduled_cost(graph, target, schedules), graph, target, groups);
 }
 
 CostEstimate generated_cost(CostEstimate cost, const Graph& graph, const Target& target,
