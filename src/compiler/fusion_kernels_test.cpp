@@ -174,10 +174,10 @@ TEST(FusionKernels, WhatLiesBetweenKernelsIsOfOneGroup) {
 
 TEST(FusionKernels, PartsWithoutProductsAreNotSearched) {
   const GraphPtr graph = parsed(R"(graph g {
-  input X: f32[8, 16]
-  input W: f32[16, 16]
+  input X: f32[64, 512]
+  input W: f32[512, 512]
   P = matmul(X, W)
-  R = reshape(P, shape=[8, 2, 8])
+  R = reshape(P, shape=[64, 2, 256])
   T = transpose(R, perm=[1, 0, 2])
   C = concat(T, T, dim=2)
   E = exp(C)

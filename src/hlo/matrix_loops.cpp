@@ -203,7 +203,8 @@ Value solve_lower(TextBuilder& text, const Value& a, const Value& b, bool unit_d
   int64_t block = 16;
   while (block < kLargestBlock && block * block < n) block *= 2;
   const int64_t size = rounded_up(n, block), count = size / block;
-  const Value matrix = with_ones(text, text.pad(a, {batch, size, size}), n);
+  // What is not read may be NaN.
+  const Value matrix = with_ones(text, text.pad(a, {batch, size, size}), unit_diagonal ? 0 : n);
   const Value sides = text.pad(b, {batch, size, columns});
   const Value blocks = text.reshape(diagonal_blocks(text, matrix, block), {batch * count, block, block});
   const Value zeros = text.spread(text.constant(b.type(), 0), {batch * count, block, block});
