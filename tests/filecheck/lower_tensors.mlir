@@ -7,7 +7,7 @@
 // Tensors vanish from loops and results; what inputs hold never changes. One over which an output is written is read
 // where the output lies.
 // CHECK-LABEL: func.func @kernel
-// CHECK-SAME: (%[[IN:.*]]: !llvm.ptr {llvm.align = 16 : i64, llvm.dereferenceable = 4096 : i64, llvm.noalias, llvm.nocapture, llvm.readonly}
+// CHECK-SAME: (%[[IN:[^:]*]]: !llvm.ptr {llvm.align = 16 : i64, llvm.dereferenceable = 4096 : i64, llvm.noalias, llvm.nocapture, llvm.readonly}
 // CHECK-SAME: !llvm.ptr {llvm.align = 16 : i64, llvm.dereferenceable = 4096 : i64, llvm.noalias, llvm.nocapture, llvm.readonly}
 // CHECK-SAME: %[[OUT:[^:]*]]: !llvm.ptr {llvm.align = 16 : i64, llvm.dereferenceable = 4096 : i64, llvm.noalias, llvm.nocapture}
 // CHECK-SAME: %[[SHARED:[^:]*]]: !llvm.ptr {llvm.align = 16 : i64, llvm.noalias})
