@@ -116,6 +116,7 @@ def main():
     import module_later_layers  # noqa: F401
     import module_later_odds  # noqa: F401
     import module_later_steps  # noqa: F401
+    import module_linear_algebra  # noqa: F401
     import module_more_layers  # noqa: F401
     import module_more_steps  # noqa: F401
     import module_odd_blocks  # noqa: F401

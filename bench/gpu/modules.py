@@ -154,6 +154,10 @@ def device_busy_us(folder, calls):
     return busy / calls / 1000
 
 
+# Calls of JAX's lowering for GPUs that Strata takes for operators.
+TAKEN_CALLS = {"TopK", "cusolver_potrf_ffi", "cusolver_getrf_ffi", "cu_lu_pivots_to_permutation"}
+
+
 class OfXla:
     """A module as JAX compiles it: its text for Strata, its results and its time."""
 
@@ -175,7 +179,7 @@ class OfXla:
         if self.platform:
             return self.as_text(self.jitted.trace(*shapes).lower(lowering_platforms=(self.platform,)))
         text = self.as_text(self.jitted.lower(*shapes))
-        calls = set(re.findall(r'custom_call_target="([^"]*)"', text)) - {"TopK"}
+        calls = set(re.findall(r'custom_call_target="([^"]*)"', text)) - TAKEN_CALLS
         if self.jax.default_backend() != "cpu" and calls:
             self.note = f"lowered for CPUs, since it calls {', '.join(sorted(calls))}"
             text = self.as_text(self.jitted.trace(*shapes).lower(lowering_platforms=("cpu",)))
@@ -432,6 +436,7 @@ def main():
     import module_later_layers  # noqa: F401
     import module_later_odds  # noqa: F401
     import module_later_steps  # noqa: F401
+    import module_linear_algebra  # noqa: F401
     import module_more_layers  # noqa: F401
     import module_more_steps  # noqa: F401
     import module_odd_blocks  # noqa: F401
