@@ -253,12 +253,12 @@ LuFactors factor_with_pivots(TextBuilder& text, const Value& a) {
     const Value block = body.dynamic_slice(state[0], {zero, zero, first}, {batch, rows, kBlock});
     const Eliminated done = eliminated(body, block, state[1], first, kBlock, steps);
     const Value all = body.dynamic_update(permuted(body, state[0], done.order), done.block, {zero, zero, first});
-    // Of the columns behind the block, its rows are solved for, and those below lose their multiples.
+    // Of the columns after the block, its rows are solved for, and those below lose their multiples.
     const Value above = body.dynamic_slice(all, {zero, first, zero}, {batch, kBlock, columns});
     const Value corner = body.dynamic_slice(done.block, {zero, first, zero}, {batch, kBlock, kBlock});
     const Value solved = at_least(body, substituted(body, corner, above, true), 2, next);
-    const Value behind = body.compare(body.iota(kIndex, above.dims(), 2), next, "GE");
-    const Value updated = body.dynamic_update(all, body.select(behind, solved, above), {zero, first, zero});
+    const Value later = body.compare(body.iota(kIndex, above.dims(), 2), next, "GE");
+    const Value updated = body.dynamic_update(all, body.select(later, solved, above), {zero, first, zero});
     const Value below = at_least(body, done.block, 1, next);
     return {body.binary("subtract", updated, body.product(below, solved)), done.pivots};
   };

@@ -18,7 +18,7 @@ constexpr std::array<std::array<int64_t, 4>, 2> kThreefryRotations{{{13, 15, 26,
 /// Threefry gives two words a count. Elements of 64 bits take both. Others take them in turn along one dimension: the
 /// first of even size, else the longest. Of an odd one the last word is left out.
 struct ThreefryOrder {
-  int64_t outer = 1, split = 1, inner = 1;  ///< sizes before that dimension, its own, and behind it
+  int64_t outer = 1, split = 1, inner = 1;  ///< sizes before that dimension, its own, and after it
   int64_t pairs = 1;                        ///< counts along it
   int64_t blocks() const { return outer * pairs * inner; }
 };

@@ -10,7 +10,7 @@
 namespace strata::hlo {
 namespace {
 
-/// Stands behind all marks.
+/// Comes after all marks.
 constexpr int64_t kLastMark = 2147483647;
 
 std::string list(const std::vector<int64_t>& numbers) { return fmt::format("{{{}}}", fmt::join(numbers, ",")); }

@@ -26,7 +26,7 @@ class TextBuilder {
   TextBuilder() = default;
 
   Value parameter(int64_t number, const Shape& shape);
-  /// `call` is all that stands behind the shape, as "add(a, b)".
+  /// `call` is all that comes after the shape, as "add(a, b)".
   Value add(const Shape& shape, std::string_view call);
   /// A scalar, as HLO writes it.
   Value constant(ElementType type, std::string_view value);
@@ -51,7 +51,7 @@ class TextBuilder {
   Value slice(const Value& of, int64_t dimension, int64_t from, int64_t to);
   /// The first elements of each dimension.
   Value cut(const Value& of, const Dims& dims);
-  /// Zeros behind the last elements.
+  /// Zeros after the last elements.
   Value pad(const Value& of, const Dims& dims);
   Value reverse(const Value& of, const Dims& dimensions);
   Value concatenate(const std::vector<Value>& parts, int64_t dimension);
