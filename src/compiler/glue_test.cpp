@@ -5,9 +5,7 @@
 
 #include "compiler/fusion_kernels.h"
 #include "compiler/ptx_in_cuda.h"
-#include "hlo/compute.h"
-#include "hlo/evaluate.h"
-#include "hlo/text.h"
+#include "compiler/test_glue.h"
 #include "interpret/interpret.h"
 #include "ir/text.h"
 #include "ir/views.h"
@@ -116,8 +114,6 @@ TEST(Glue, RandomOperatorsComputeWhatTheGraphDoes) {
     std::erase_if(all, [&](size_t i) { return views[i]; });
     const auto made = glue(**graph, all, views);
     ASSERT_TRUE(made) << made.error().to_string();
-    const auto module = hlo::parse_module(made->module);
-    ASSERT_TRUE(module) << module.error().to_string() << made->module;
     Float64Arithmetic arithmetic;
     std::vector<Tensor<double>> inputs;
     for (const TensorId id : (*graph)->inputs()) {
@@ -127,15 +123,7 @@ TEST(Glue, RandomOperatorsComputeWhatTheGraphDoes) {
     }
     const auto expected = execute_all(**graph, arithmetic, inputs);
     ASSERT_TRUE(expected);
-    std::vector<hlo::Literal> arguments;
-    for (const TensorId id : made->inputs) {
-      const Tensor<double>& value = (*expected)[static_cast<size_t>(id)];
-      hlo::Literal argument(hlo::array_shape(hlo::ElementType::F32, value.shape));
-      for (int64_t i = 0; i < argument.shape().element_count(); ++i)
-        argument.set<float>(i, static_cast<float>(value[i]));
-      arguments.push_back(std::move(argument));
-    }
-    const auto results = hlo::evaluate(**module, arguments);
+    const auto results = evaluate_glue(*made, *expected);
     ASSERT_TRUE(results) << results.error().to_string() << made->module;
     for (size_t o = 0; o < made->outputs.size(); ++o) {
       const Tensor<double>& value = (*expected)[static_cast<size_t>(made->outputs[o])];

@@ -3,11 +3,8 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include "compiler/glue.h"
+#include "compiler/test_glue.h"
 #include "compiler/test_programs.h"
-#include "hlo/compute.h"
-#include "hlo/evaluate.h"
-#include "hlo/text.h"
 #include "interpret/interpret.h"
 #include "runtime/storage.h"
 #include "superopt/codegen/test_host.h"
@@ -20,8 +17,6 @@ namespace {
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-const Target& hopper() { return **find_target("sm_90a"); }
 
 /// A product whose operands have some of the dimensions of the batch each, one of them transposed or not, with
 /// elementwise operators before and after.
@@ -62,20 +57,11 @@ TEST(Products, RandomOnesComputeAsHloWhatTheGraphMeans) {
     ASSERT_TRUE(graph) << text;
     const auto made = glue(*graph, {0, 1, 2, 3}, std::vector<bool>(4));
     ASSERT_TRUE(made) << made.error().to_string();
-    const auto module = hlo::parse_module(made->module);
-    ASSERT_TRUE(module) << module.error().to_string() << made->module;
     const std::vector<Tensor<double>> inputs = uniform_inputs(*graph, -1, 1, static_cast<uint64_t>(round));
     Float64Arithmetic arithmetic;
     const auto expected = execute_all(*graph, arithmetic, inputs);
     ASSERT_TRUE(expected);
-    std::vector<hlo::Literal> arguments;
-    for (const Tensor<double>& input : inputs) {
-      hlo::Literal argument(hlo::array_shape(hlo::ElementType::F32, input.shape));
-      for (int64_t i = 0; i < argument.shape().element_count(); ++i)
-        argument.set<float>(i, static_cast<float>(input[i]));
-      arguments.push_back(std::move(argument));
-    }
-    const auto results = hlo::evaluate(**module, arguments);
+    const auto results = evaluate_glue(*made, *expected);
     ASSERT_TRUE(results) << results.error().to_string() << made->module;
     ASSERT_EQ(made->outputs.size(), 2U);
     for (size_t o = 0; o < made->outputs.size(); ++o) {

@@ -15,8 +15,6 @@ using testing::ElementsAre;
 using testing::EndsWith;
 using testing::HasSubstr;
 
-const Target& hopper() { return **find_target("sm_90a"); }
-
 /// Reductions of a random array along random dimensions, with what is before, between and after them.
 std::string random_reductions(Random& random) {
   const char* types[] = {"f16", "bf16", "f32", "f64"};

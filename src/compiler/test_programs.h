@@ -22,6 +22,8 @@ inline GraphPtr parsed(std::string_view text) {
   return graph ? *graph : nullptr;
 }
 
+inline const Target& hopper() { return **find_target("sm_90a"); }
+
 inline Passes with_emitters() {
   Passes passes;
   passes.emitter = std::make_shared<FusionKernels>();
