@@ -104,6 +104,13 @@ class Decoder:
         """How steps run, and what was done otherwise than planned, one line each."""
         return [self._core.description, *self._core.notes]
 
+    @property
+    def start_seconds(self) -> dict[str, float]:
+        """How long the parts of the start took: "step", planned, and compiled or read from the cache; "memory",
+        allocated, uploaded and packed; "choice" of loads and form, by timing them; "prompts", what the step of long
+        prompts took beyond that. "weights" are given, so 0. All are 0 of the interpreter, which has no such parts."""
+        return self._core.start_seconds
+
     def generate(
         self,
         prompt_ids: Any,

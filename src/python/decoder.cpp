@@ -1,5 +1,6 @@
 #include "megakernel/decode/decoder.h"
 
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
@@ -199,6 +200,15 @@ void bind_decoder(nb::module_& module) {
           "mode"_a, "batch"_a, "capacity"_a, "cache_folder"_a,
           "Compiles the step and packs the weights. `tensors` must live as long as the decoder.")
       .def_prop_ro("description", [](const Decoder& of) { return of.decoder->description(); })
+      .def_prop_ro("start_seconds",
+                   [](const Decoder& of) {
+                     const megakernel::StartTimes times = of.decoder->start_times();
+                     return std::map<std::string, double>{{"step", times.step},
+                                                          {"weights", times.weights},
+                                                          {"memory", times.memory},
+                                                          {"choice", times.choice},
+                                                          {"prompts", times.prompts}};
+                   })
       .def_prop_ro("capacity", [](const Decoder& of) { return of.decoder->capacity(); })
       .def_prop_ro("vocab_size", [](const Decoder& of) { return of.decoder->config().vocab_size; })
       .def_prop_ro("eos", [](const Decoder& of) { return of.decoder->config().eos_token_ids; })

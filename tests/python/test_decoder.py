@@ -67,6 +67,7 @@ def test_greedy_tokens(models, name):
     # Each generation begins anew; the prompt may be an array.
     assert list(decoder.generate(np.array([PROMPT]), 20, eos=())) == tokens
     assert decoder.notes == ["the interpreter, in float32"] and decoder.device == "host"
+    assert set(decoder.start_seconds.values()) == {0.0}
 
 
 def test_persistent_kernel(tmp_path):
@@ -75,6 +76,8 @@ def test_persistent_kernel(tmp_path):
     bits = drawn(config)
     decoder = strata.Decoder(folder_of(tmp_path / "m", config, bits), device="host-kernel", capacity=64)
     assert decoder.notes == ["one persistent kernel"]
+    seconds = decoder.start_seconds
+    assert seconds["step"] > 0 and seconds["memory"] > 0 and seconds["prompts"] < seconds["step"]
     tokens = list(decoder.generate(PROMPT, 10, eos=()))
     weights = {name: from_bf16(value) for name, value in bits.items()}
     logits = logits_of(config, weights, [*PROMPT, *tokens[:-1]])[len(PROMPT) - 1 :]

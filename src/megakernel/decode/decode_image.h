@@ -71,7 +71,7 @@ struct DecodeImage {
   int64_t keys = 0;         ///< of a tile of a cache
 
   /// The device text of an image whose functions have these names, in the order of their numbers: block functions and
-  /// task_switch. Behind the runtime's core.
+  /// task_switch. It follows the runtime's core.
   std::string text(const std::vector<std::string>& names) const;
 };
 

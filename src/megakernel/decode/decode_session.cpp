@@ -60,6 +60,7 @@ Result<std::unique_ptr<DecodeSession>> DecodeSession::make(DecodeTarget& target,
   Lap lap;
   STRATA_CHECK(session->compile_step());
   STRATA_CHECK(target.check_room(session->image_.bytes()));
+  std::future<Result<PromptPlan>> prompt_plan = session->start_prompt_plan();
   session->start_.step = lap.seconds();
   STRATA_TRY(const ModelWeights* const weights, source());
   session->start_.weights = lap.seconds();
@@ -68,7 +69,7 @@ Result<std::unique_ptr<DecodeSession>> DecodeSession::make(DecodeTarget& target,
   session->start_.memory = lap.seconds();
   STRATA_CHECK(session->choose_form());
   session->start_.choice = lap.seconds();
-  session->make_prompt_step();
+  session->make_prompt_step(std::move(prompt_plan));
   session->start_.prompts = lap.seconds();
   return session;
 }
@@ -325,18 +326,26 @@ Result<void> DecodeSession::check_positions(int64_t more) const {
                                                : "decode fewer tokens");
 }
 
+/// Planned in a thread of its own, while weights come to the device; none, where prompts go token by token.
+std::future<Result<PromptPlan>> DecodeSession::start_prompt_plan() const {
+  if (options_.prompt_rows <= options_.batch || options_.least_prompt > options_.capacity) return {};
+  return std::async(std::launch::async, [this] {
+    return plan_prompt_step(target_->machine(), config_, image_,
+                            {.batch = options_.batch,
+                             .capacity = options_.capacity,
+                             .rows = options_.prompt_rows,
+                             .machine = options_.machine});
+  });
+}
+
 /// At the start, so that nothing is compiled for a request. Where it cannot be, prompts go token by token, and who asks
 /// reads why.
-void DecodeSession::make_prompt_step() {
-  if (options_.prompt_rows <= options_.batch || options_.least_prompt > options_.capacity) return;
-  auto made = PromptStep::make(*target_, config_, image_, buffers_,
-                               {.batch = options_.batch,
-                                .capacity = options_.capacity,
-                                .rows = options_.prompt_rows,
-                                .machine = options_.machine,
-                                .shape = shape_,
-                                .form = form_,
-                                .limit = options_.limit});
+void DecodeSession::make_prompt_step(std::future<Result<PromptPlan>> plan) {
+  if (!plan.valid()) return;
+  auto made = plan.get().and_then([&](PromptPlan& planned) {
+    return PromptStep::make(*target_, std::move(planned), image_, buffers_,
+                            {.shape = shape_, .form = form_, .limit = options_.limit});
+  });
   if (made) {
     prompt_step_ = std::move(*made);
   } else {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <future>
 #include <memory>
 #include <optional>
 #include <span>
@@ -36,7 +37,8 @@ struct StartTimes {
   double weights = 0;  ///< opened or drawn, by their source
   double memory = 0;   ///< allocated, uploaded and packed
   double choice = 0;   ///< of loads and form, by timing them
-  double prompts = 0;  ///< the step of prompts planned, and compiled or read from the cache
+  double prompts = 0;  ///< the step of prompts compiled or read from the cache, and what its plan takes longer than
+                       ///< weights, memory and choice
   double all() const { return step + weights + memory + choice + prompts; }
 };
 
@@ -151,7 +153,8 @@ class DecodeSession {
   /// Continues with steps of that form, from the same position. Epochs begin again, so tagged words are cleared.
   Result<void> make_kernel(StepForm form);
   Result<void> check_positions(int64_t more) const;
-  void make_prompt_step();
+  std::future<Result<PromptPlan>> start_prompt_plan() const;
+  void make_prompt_step(std::future<Result<PromptPlan>> plan);
   bool takes_prompts(size_t shortest) const;
   Result<void> feed_prompts(const std::vector<std::vector<int>>& prompts, size_t count, const std::stop_token& stop);
   Result<double> choose_loads();

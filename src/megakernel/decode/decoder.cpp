@@ -36,6 +36,7 @@ class SessionDecoder : public Decoder {
     return fmt::format("{}; mega-kernel {:.4f} ms a step, graph {:.4f} ms", form, times->megakernel * 1e3,
                        times->graph * 1e3);
   }
+  StartTimes start_times() const override { return session_->start_times(); }
 
  private:
   using Decoder::Decoder;
@@ -70,6 +71,7 @@ class InContext : public Decoder {
     inner_.reset();
   }
   std::string description() const override { return inner_->description(); }
+  StartTimes start_times() const override { return inner_->start_times(); }
 
  private:
   using Decoder::Decoder;

@@ -50,6 +50,8 @@ class Decoder {
                           const DecodeSession::OnToken& on_token);
   /// A line about how steps run.
   virtual std::string description() const = 0;
+  /// Of the session; all 0 of the interpreter.
+  virtual StartTimes start_times() const { return {}; }
 
   const ModelConfig& config() const { return config_; }
   int64_t batch() const { return batch_; }

@@ -17,23 +17,41 @@ struct PromptOptions {
   int64_t capacity = 1;  ///< positions of a cache
   int64_t rows = 16;     ///< of all sequences together, at most
   Machine machine;
+};
+
+/// How it runs, which may be chosen after it is planned.
+struct PromptRun {
   WorkerShape shape;  ///< whose window and bytes ahead are taken
   StepForm form = StepForm::Megakernel;
   std::chrono::milliseconds limit{2000};
 };
 
+/// Such a step without a device.
+struct PromptPlan {
+  int64_t each = 1;  ///< positions of each sequence
+  int64_t rows = 0;  ///< of all sequences
+  DecodeImage image;
+  Plan plan;
+  Machine machine;  ///< the options', with ring and scratch as the functions leave them
+};
+
+/// For the steps that make tokens, `step`: as many positions of a sequence as `rows` allows, a divisor of 16, with
+/// which weights are packed as the step has them. It takes about a second for a model of 8 billion parameters, and
+/// needs no device, so it may be done beside what does. Errors: (Unsupported) where there are none; those of
+/// decode_image and compile.
+Result<PromptPlan> plan_prompt_step(const Target& target, const ModelConfig& config, const DecodeImage& step,
+                                    const PromptOptions& options);
+
 class PromptStep {
  public:
-  /// `step` are the steps that make tokens, `memory` its buffers; these and the target must outlive this. As many
-  /// positions of a sequence as `rows` allows, a divisor of 16, with which weights are packed as the step has them.
-  /// Errors: (Unsupported) where there are none; those of decode_image, compile and the target.
-  static Result<std::unique_ptr<PromptStep>> make(const DecodeTarget& target, const ModelConfig& config,
-                                                  const DecodeImage& step,
+  /// `step` are the steps that make tokens, `memory` its buffers; these and the target must outlive this.
+  /// Errors: those of the target.
+  static Result<std::unique_ptr<PromptStep>> make(const DecodeTarget& target, PromptPlan plan, const DecodeImage& step,
                                                   std::span<const std::unique_ptr<DecodeMemory>> memory,
-                                                  const PromptOptions& options);
+                                                  const PromptRun& run);
 
   /// Positions of each sequence in a step.
-  int64_t each() const { return each_; }
+  int64_t each() const { return plan_.each; }
   /// Fills positions [position, position + each) of all caches; `position` is a multiple of each. tokens[s] are those
   /// of sequence s, from that position on: one at least; what is missing of `each` is filled with anything, and must be
   /// written again before it is read. Errors (Environment): the kernel's.
@@ -42,10 +60,9 @@ class PromptStep {
   bool hangs() const { return kernel_->running(); }
 
  private:
-  PromptStep() = default;
+  explicit PromptStep(PromptPlan plan) : plan_(std::move(plan)) {}
 
-  int64_t each_ = 1;
-  DecodeImage image_;
+  PromptPlan plan_;
   std::unique_ptr<DecodeTarget> target_;
   std::vector<std::unique_ptr<DecodeMemory>> own_;  ///< activations and tokens
   DecodeMemory* tokens_ = nullptr;
