@@ -2,10 +2,11 @@
 """The benchmark table: bench.py FOLDER [--results DIR] [--only SUBSTRING] [--no-compile].
 
 FOLDER holds kernels, one folder a candidate and schedule, as build/release/bin/schedules makes them of programs/bench:
-PROGRAM_bBATCH@CANDIDATE…. For every program, each is checked against float64 on fresh inputs and timed, the fastest
-that is right is taken, and the peers are timed in the same way in the same run: medians of 20 replays of a CUDA graph
-that calls the function once for every set of inputs, cold over enough sets to exceed the L2 cache four times (64 at
-most), hot over one. Writes DIR/DEVICE-DATE.json, which later runs add rows to, and DEVICE-DATE.svg: ratios to the floor.
+PROGRAM_bBATCH@CANDIDATE…. For every program, each is called by the launcher that ships (the package `strata`), checked
+against float64 on fresh inputs and timed, the fastest that is right is taken, and the peers are timed in the same way in
+the same run: medians of 20 replays of a CUDA graph that calls the function once for every set of inputs, cold over
+enough sets to exceed the L2 cache four times (64 at most), hot over one. Writes DIR/DEVICE-DATE.json, which later runs
+add rows to, and DEVICE-DATE.svg: ratios to the floor.
 """
 import argparse
 import datetime
@@ -20,7 +21,8 @@ import torch
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests" / "gpu"), str(ROOT / "bench" / "gpu")]
 import peers as peer_functions  # noqa: E402
-from run import TOLERANCE, TYPES, Module  # noqa: E402
+from run import TOLERANCE, TYPES  # noqa: E402
+from shipped import kernel_of  # noqa: E402
 
 
 def microseconds(calls):
@@ -56,11 +58,17 @@ def random_inputs(buffers):
     return made
 
 
-def with_results(buffers, inputs):
-    results = {b["name"]: torch.full(b["shape"], 0 if b["role"] == "counters" else float("nan"),
-                                     dtype=TYPES[b["type"]], device="cuda")
-               for b in buffers if b["role"] != "input"}
-    return {**inputs, **results}
+def results_of(buffers):
+    """Memory for the results, filled with what is no number."""
+    return [torch.full(b["shape"], float("nan"), dtype=TYPES[b["type"]], device="cuda")
+            for b in buffers if b["role"] == "output"]
+
+
+def calls_of(kernel, buffers, sets):
+    """A call for each set of inputs, with results of its own; these for each call."""
+    names = [b["name"] for b in buffers if b["role"] == "input"]
+    results = [results_of(buffers) for _ in sets]
+    return [lambda s=s, r=r: kernel(*[s[n] for n in names], out=r) for s, r in zip(sets, results)], results
 
 
 def relative(found, expected):
@@ -88,23 +96,20 @@ def row(name, folders, compiled):
         candidate = {"name": folder.name.split("@")[1], "kernels": len(manifest.get("steps", manifest.get("kernels"))),
                      "estimate_us": manifest.get("estimated_us")}
         result["candidates"].append(candidate)
-        module = Module(folder / "best.sm_90a.cubin", manifest)
-        memory = [with_results(manifest["buffers"], s) for s in sets]
-        module.run(memory[0])
+        calls, results = calls_of(kernel_of(folder), manifest["buffers"], sets)
+        calls[0]()
         torch.cuda.synchronize()
-        candidate["error"] = relative(memory[0][output["name"]], expected)
+        candidate["error"] = relative(results[0][0], expected)
         if not candidate["error"] <= TOLERANCE[output["type"]]:
             candidate["wrong"] = True
             continue
-        candidate["cold_us"] = microseconds([lambda m=m: module.run(m) for m in memory])
+        candidate["cold_us"] = microseconds(calls)
     right = [c for c in result["candidates"] if "cold_us" in c]
     if right:
         best = min(right, key=lambda c: c["cold_us"])
         folder = next(f for f in folders if f.name.split("@")[1] == best["name"])
         manifest = json.loads((folder / "best.launch.json").read_text())
-        module = Module(folder / "best.sm_90a.cubin", manifest)
-        memory = with_results(manifest["buffers"], one)
-        best["hot_us"] = microseconds([lambda: module.run(memory)])
+        best["hot_us"] = microseconds(calls_of(kernel_of(folder), manifest["buffers"], [one])[0])
         result["strata"] = best
     for peer, function in peer_functions.peers(program):
         if not compiled and "compile" in peer:

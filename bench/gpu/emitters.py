@@ -3,18 +3,16 @@
 
 usage: emitters.py FOLDER [--results FILE.json] [--only SUBSTRING] [--no-jax] [--check] [--skewed]
 
-FOLDER has a folder NAME_TYPE for each program of programs/hlo, as `strata emit F --emit=cubin --no-libraries --output
-FOLDER/NAME_TYPE` writes it. Times are medians over CUDA-graph replays, in microseconds; calls take turns on two sets of
-inputs, and all arrays are larger than the L2 cache. JAX is timed over 20 asynchronous calls, as jax_mem.py does, dispatch included, and
-by what each further call adds (xla_further: from 20 calls to 100), where dispatch shows only if it is slower than the
-device; "dispatch" are these two times of a function of one element. Results are compared with the same function in
-PyTorch, in float32 or wider. The floor is the bytes of parameters and results that must move, over the bandwidth of reading that was measured
-(4.39 TB/s). --check only runs and compares, as under compute-sanitizer (programs/hlo/small has scatters small enough for
-its racecheck; emit them with --only "scatter rows"). --skewed: half of the indices of a scatter are one row. Exit status
-1 where a result is wrong.
+FOLDER has modules NAME_TYPE.hlo, as programs/hlo. The package `strata` compiles them, without a search, and launches
+them. Times are medians over CUDA-graph replays, in microseconds; calls take turns on two sets of inputs, and all arrays
+are larger than the L2 cache. JAX is timed over 20 asynchronous calls, as jax_mem.py does, dispatch included, and by what
+each further call adds (xla_further: from 20 calls to 100), where dispatch shows only if it is slower than the device;
+"dispatch" are these two times of a function of one element. Results are compared with the same function in PyTorch, in
+float32 or wider. The floor is the bytes of parameters and results that must move, over the bandwidth of reading that was
+measured (4.39 TB/s). --check only runs and compares, as under compute-sanitizer (programs/hlo/small has scatters small
+enough for its racecheck). --skewed: half of the indices of a scatter are one row. Exit status 1 where a result is wrong.
 """
 import argparse
-import ctypes
 import datetime
 import json
 import os
@@ -116,89 +114,6 @@ for label, name, dtype, shapes in json.loads(sys.argv[1]):
 '''
 
 
-class Launcher:
-    """A folder as `strata emit` writes it (docs/runtime.md): its modules, buffers and steps."""
-
-    def __init__(self, folder):
-        import torch
-        self.torch, self.cuda = torch, ctypes.CDLL("libcuda.so.1")
-        self.program = json.loads((folder / "program.json").read_text())
-        self.inputs = [b for b in self.program["buffers"] if b["role"] == "input"]
-        constants = folder / "constants.bin"
-        bytes_of = bytearray(constants.read_bytes()) if constants.exists() else bytearray(1)
-        self.constants = torch.frombuffer(bytes_of, dtype=torch.uint8).to("cuda")
-        modules, self.functions = {}, []
-        for step in self.program["steps"]:
-            if "grid" not in step:
-                if "copy" not in step and "fill" not in step:
-                    raise RuntimeError("a step is no kernel: emit with --no-libraries")
-                self.functions.append(None)
-                continue
-            if step["module"] not in modules:
-                module = modules[step["module"]] = ctypes.c_void_p()
-                cubin = (folder / f"{step['module']}.cubin").read_bytes()
-                self.check(self.cuda.cuModuleLoadData(ctypes.byref(module), cubin))
-            function = ctypes.c_void_p()
-            self.check(self.cuda.cuModuleGetFunction(ctypes.byref(function), modules[step["module"]],
-                                                     step["name"].encode()))
-            if step["shared_bytes"] > 48 * 1024:  # attribute 8 raises the limit of dynamic shared memory
-                self.check(self.cuda.cuFuncSetAttribute(function, 8, step["shared_bytes"]))
-            self.functions.append(function)
-
-    def check(self, status):
-        if status != 0:
-            text = ctypes.c_char_p()
-            self.cuda.cuGetErrorString(status, ctypes.byref(text))
-            raise RuntimeError(text.value.decode() if text.value else status)
-
-    def dtype(self, name):
-        t = self.torch
-        return {"f32": t.float32, "bf16": t.bfloat16, "f16": t.float16, "s32": t.int32, "s64": t.int64,
-                "pred": t.uint8, "f64": t.float64}[name]
-
-    def new_buffers(self, inputs, poisoned):
-        """By name. Those with an offset could share bytes; memory of their own is what a caller may always give."""
-        buffers = dict(zip((b["name"] for b in self.inputs), inputs))
-        for b in self.program["buffers"]:
-            if b["role"] == "input" or "lies_in" in b:
-                continue
-            dtype = self.dtype(b["type"])
-            if b["role"] == "constant":
-                size = self.torch.empty(b["shape"], dtype=dtype).nbytes
-                buffers[b["name"]] = self.constants[b["offset"]:b["offset"] + size].view(dtype).reshape(b["shape"])
-                continue
-            tensor = self.torch.empty(b["shape"], dtype=dtype, device="cuda")
-            if poisoned:
-                tensor.fill_(float("nan") if tensor.is_floating_point() else 1)
-            buffers[b["name"]] = tensor
-        waiting = [b for b in self.program["buffers"] if "lies_in" in b]
-        while waiting:
-            b = waiting.pop(0)
-            if b["lies_in"] in buffers:
-                buffers[b["name"]] = buffers[b["lies_in"]]
-            else:
-                waiting.append(b)
-        return buffers
-
-    def run(self, inputs, poisoned=False):
-        """The results, in new buffers, which are filled with NaN before where that is asked for."""
-        buffers = self.new_buffers(inputs, poisoned)
-        stream = ctypes.c_void_p(self.torch.cuda.current_stream().cuda_stream)
-        for step, function in zip(self.program["steps"], self.functions):
-            if "copy" in step:
-                buffers[step["to"]].copy_(buffers[step["copy"]])
-            elif "fill" in step:
-                to = buffers[step["to"]]
-                value = self.torch.tensor(list(bytes.fromhex(step["fill"])), dtype=self.torch.uint8)
-                to.fill_(value.view(to.dtype).item())
-            else:
-                pointers = [ctypes.c_void_p(buffers[name].data_ptr()) for name in step["arguments"]]
-                arguments = (ctypes.c_void_p * len(pointers))(*[ctypes.addressof(p) for p in pointers])
-                self.check(self.cuda.cuLaunchKernel(function, *step["grid"], step["threads"], 1, 1,
-                                                    step["shared_bytes"], stream, arguments, None))
-        return [buffers[result["buffer"]] for result in self.program["results"]]
-
-
 def time_graph(torch, function, sets, repetitions=20):
     """Median microseconds of one call, where calls take turns on sets of inputs, as peers.py measures it."""
     stream = torch.cuda.Stream()
@@ -227,18 +142,18 @@ def time_graph(torch, function, sets, repetitions=20):
 def make_inputs(torch, name, parameters, skewed, seed):
     torch.manual_seed(seed)
     inputs = []
-    for b in parameters:
-        if b["type"] == "s32":
-            limit = parameters[0]["shape"][0]
-            indices = torch.randint(0, limit, b["shape"], device="cuda", dtype=torch.int32)
+    for one in parameters:
+        if one.dtype == "s32":
+            limit = parameters[0].shape[0]
+            indices = torch.randint(0, limit, one.shape, device="cuda", dtype=torch.int32)
             if name == "scatter_unique":
-                indices = torch.randperm(limit, device="cuda")[:b["shape"][0]].to(torch.int32)
+                indices = torch.randperm(limit, device="cuda")[:one.shape[0]].to(torch.int32)
             elif skewed and name.startswith("scatter"):
                 indices[::2] = limit // 2
             inputs.append(indices.sort().values if name == "scatter_sorted" else indices)
         else:
-            dtype = {"f32": torch.float32, "bf16": torch.bfloat16}[b["type"]]
-            inputs.append(torch.randn(b["shape"], device="cuda").to(dtype))
+            dtype = {"f32": torch.float32, "bf16": torch.bfloat16}[one.dtype]
+            inputs.append(torch.randn(one.shape, device="cuda").to(dtype))
     return inputs
 
 
@@ -249,13 +164,21 @@ def floor_bytes(name, inputs, results):
     return sum(map(size, inputs)) + sum(map(size, results))
 
 
-def measure(folder, check_only, skewed):
+def poisoned_results(torch, module):
+    """Memory for the results: NaN, or 1 in integers."""
+    dtypes = {"f32": torch.float32, "bf16": torch.bfloat16, "s32": torch.int32}
+    made = [torch.empty(one.shape, dtype=dtypes[one.dtype], device="cuda") for one in module.outputs]
+    return [one.fill_(float("nan") if one.is_floating_point() else 1) for one in made]
+
+
+def measure(path, check_only, skewed):
     import torch
-    name, dtype = folder.name.rsplit("_", 1)
-    launcher = Launcher(folder)
-    sets = [make_inputs(torch, name, launcher.inputs, skewed, seed) for seed in (1, 2)]
+    import strata
+    name, _ = path.stem.rsplit("_", 1)
+    module = strata.compile_hlo(path.read_text(), target="gpu", search_seconds=0, cache="")
+    sets = [make_inputs(torch, name, module.inputs, skewed, seed) for seed in (1, 2)]
     inputs = sets[0]
-    results = launcher.run(inputs, poisoned=True)
+    results = module(*inputs, out=poisoned_results(torch, module))
     torch.cuda.synchronize()
     function = torch_cases()[name]
     # Indices of PyTorch's index_add and advanced indexing are as given; sums are compared in float32.
@@ -268,17 +191,15 @@ def measure(folder, check_only, skewed):
         error = max(error, float("inf") if difference.isnan().any() else difference.max().item() / scale)
     del expected
     if check_only:
-        return {"name": folder.name, "error": error}
-    row = {"name": folder.name, "error": error,
-           "us": time_graph(torch, lambda *inputs: launcher.run(inputs), sets),
-           "emitters": [step["what"] for step in launcher.program["steps"] if "grid" in step],
+        return {"name": path.stem, "error": error}
+    row = {"name": path.stem, "error": error, "us": time_graph(torch, module, sets), "notes": module.notes,
            "floor": floor_bytes(name, inputs, results) / BANDWIDTH}
     compiled = torch.compile(function, mode="max-autotune-no-cudagraphs", dynamic=False)
     try:
         row["compile"] = time_graph(torch, compiled, sets)
     except Exception as failure:  # a peer that fails is reported, not hidden
         row["compile_error"] = str(failure).splitlines()[0]
-    row["shapes"] = [[b["type"], b["shape"]] for b in launcher.inputs]
+    row["shapes"] = [[one.dtype, list(one.shape)] for one in module.inputs]
     return row
 
 
@@ -316,7 +237,6 @@ def main():
     parser.add_argument("--skewed", action="store_true")
     options = parser.parse_args()
     import torch
-    torch.zeros(1, device="cuda")  # the context in which cubins are loaded
     torch._dynamo.config.cache_size_limit = 64
     rows, wrong, dispatch = [], 0, None
 
@@ -326,21 +246,21 @@ def main():
                     "torch": torch.__version__, "jax_dispatch": dispatch, "rows": rows}
             options.results.write_text(json.dumps(head, indent=1) + "\n")
 
-    for folder in sorted(options.folder.iterdir()):
-        if options.only not in folder.name or not (folder / "program.json").exists():
+    for path in sorted(options.folder.glob("*.hlo")):
+        if options.only not in path.stem:
             continue
         start = time.time()
         try:
-            row = measure(folder, options.check, options.skewed)
+            row = measure(path, options.check, options.skewed)
         except Exception as failure:
-            row = {"name": folder.name, "failure": str(failure).splitlines()[0] if str(failure) else repr(failure)}
+            row = {"name": path.stem, "failure": str(failure).splitlines()[0] if str(failure) else repr(failure)}
         rows.append(row)
-        bound = 2e-2 if folder.name.endswith("bf16") else 1e-4
+        bound = 2e-2 if path.stem.endswith("bf16") else 1e-4
         bad = "failure" in row or row["error"] > bound
         wrong += bad
         text = " ".join(f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items()
                         if k not in ("name", "shapes"))
-        print(f"{folder.name:28} {'WRONG ' if bad else ''}{text}  ({time.time() - start:.0f} s)", flush=True)
+        print(f"{path.stem:28} {'WRONG ' if bad else ''}{text}  ({time.time() - start:.0f} s)", flush=True)
         torch.cuda.empty_cache()
         save()
     if not options.no_jax and not options.check:

@@ -18,9 +18,10 @@ import torch
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests" / "gpu"), str(ROOT / "bench" / "gpu")]
-from bench import microseconds, random_inputs, relative, with_results  # noqa: E402
+from bench import calls_of, microseconds, random_inputs, relative, results_of  # noqa: E402
 from cublas_lt import Product  # noqa: E402
-from run import TOLERANCE, TYPES, Module  # noqa: E402
+from run import TOLERANCE, TYPES  # noqa: E402
+from shipped import kernel_of  # noqa: E402
 
 F = torch.nn.functional
 
@@ -151,14 +152,13 @@ def run(name, program, arguments):
     names = [b["name"] for b in buffers if b["role"] == "input"]
     dtype, _, statements, function, *more = program
     expected = function(*[sets[0][n].double() for n in names])
-    module = Module(folder / "best.sm_90a.cubin", manifest)
-    memory = [with_results(buffers, s) for s in sets]
-    module.run(memory[0])
+    calls, results = calls_of(kernel_of(folder), buffers, sets)
+    calls[0]()
     torch.cuda.synchronize()
     rows = report["profile"].get("rows", [])
-    row = {"program": name, "error": relative(memory[0]["O"], expected), "needs": report["best"]["needs"],
+    row = {"program": name, "error": relative(results[0][0], expected), "needs": report["best"]["needs"],
            "kernels": len(manifest.get("steps", manifest.get("kernels"))), "schedule": next((r["schedule"] for r in rows if r["chosen"]), ""),
-           "cold_us": microseconds([lambda m=m: module.run(m) for m in memory]),
+           "cold_us": microseconds(calls),
            "fastest_own_us": min((r["cold_us"] for r in rows if r["cold_us"] and "lt" not in r["schedule"]), default=None),
            "algorithms": {r["candidate"] + " " + r["schedule"]: r["cold_us"] for r in rows if "lt" in r["schedule"]},
            "estimated_us": next((r["estimated_us"] for r in rows if r["chosen"]), None), "peers": {}}
@@ -200,7 +200,7 @@ def prices():
         row = -(-k // multiple) * multiple
         buffers = [{"name": x, "role": r, "type": dtype, "shape": (batch, *s)} for x, r, s in
                    (("A", "input", (m, row)), ("B", "input", (k, n)), ("O", "output", (m, n)))]
-        memory = [with_results(buffers, s) for s in rotated(buffers)]
+        memory = [{**s, "O": results_of(buffers)[0]} for s in rotated(buffers)]
         workspace = torch.empty(32 << 20, dtype=torch.uint8, device="cuda")
         times = []
         for algorithm in range(3):

@@ -111,8 +111,9 @@ Result<int> run(const Options& options) {
   if (options.no_compile) command.emplace_back("--no-compile");
   STRATA_TRY(const int code, run_command(command));
   if (code != 0) {
-    return with_remedy(environment("{} ends with {}; it needs PyTorch with CUDA", script.string(), code),
-                       "name a Python that has it with --python");
+    return with_remedy(
+        environment("{} ends with {}; it needs PyTorch with CUDA, and the package strata", script.string(), code),
+        "name a Python that has both with --python");
   }
   return broken == 0 ? kSuccess : kEnvironment;
 }
@@ -129,7 +130,8 @@ void add_bench(CLI::App& app, Action& action) {
   command->add_option("-o", options->folder, "folder for what `strata optimize` writes")->capture_default_str();
   command->add_option("--results", options->results, "folder for DEVICE-DATE.json, which rows are added to, and .svg")
       ->capture_default_str();
-  command->add_option("--python", options->python, "a Python with PyTorch")->capture_default_str();
+  command->add_option("--python", options->python, "a Python with PyTorch and the package strata")
+      ->capture_default_str();
   add_seconds(*command, "--time-limit", options->time_limit, kMostSeconds, "seconds a program before measuring");
   add_seconds(*command, "--profile-seconds", options->profile_seconds, 1e6, "seconds of measuring a program");
   command->add_flag("--no-compile", options->no_compile, "leave out torch.compile, which takes minutes");
