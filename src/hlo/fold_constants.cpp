@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "hlo/element_work.h"
 #include "hlo/entry_rewriter.h"
 #include "hlo/evaluate_operator.h"
 
@@ -28,39 +29,6 @@ bool is_folded(Opcode opcode) {
   }
 }
 
-/// Operations of an element, about: what a cheap one takes is 1.
-double operations_of(const Instruction& it) {
-  switch (it.opcode) {
-    case Opcode::Divide:
-    case Opcode::Erf:
-    case Opcode::Exp:
-    case Opcode::Log:
-    case Opcode::Logistic:
-    case Opcode::Rsqrt:
-    case Opcode::Sqrt:
-    case Opcode::Tanh:
-      return 12;
-    case Opcode::Acos:
-    case Opcode::Acosh:
-    case Opcode::Asin:
-    case Opcode::Asinh:
-    case Opcode::Atan2:
-    case Opcode::Atanh:
-    case Opcode::Cbrt:
-    case Opcode::Cosh:
-    case Opcode::Cosine:
-    case Opcode::Expm1:
-    case Opcode::Log1p:
-    case Opcode::Power:
-    case Opcode::Sine:
-    case Opcode::Sinh:
-    case Opcode::Tan:
-      return 40;
-    default:
-      return is_elementwise(it.opcode) ? 1 : 0;
-  }
-}
-
 class ConstantFolder : EntryRewriter {
  public:
   explicit ConstantFolder(const Module& module) : EntryRewriter(module) { mark_results(from_.root); }
@@ -77,7 +45,7 @@ class ConstantFolder : EntryRewriter {
       // A scalar everywhere is known as such.
       const bool spreads = it.opcode == Opcode::Broadcast && it.shape.element_count() > 1;
       const bool stays = results_[moved_.size()] || it.opcode == Opcode::Iota || spreads;
-      Known one{*value, operations_of(it)};
+      Known one{*value, is_elementwise(it.opcode) ? element_operations(from_, it) : 0};
       for (const InstructionId operand : copy.operands) one.operations += known(operand)->operations;
       if (stays || !(all_constants || is_table(copy, one.operations))) {
         known_.emplace(static_cast<InstructionId>(entry_.instructions.size()), std::move(one));

@@ -7,11 +7,11 @@
 #include "emitters/fusion/instruction_roles.h"
 #include "emitters/fusion/pass.h"
 #include "emitters/fusion/priced_kernel.h"
-#include "emitters/kinds/element_work.h"
 #include "emitters/kinds/plan.h"
 #include "emitters/kinds/product/product.h"
 #include "emitters/kinds/reduction_shape.h"
 #include "emitters/kinds/scatter/in_place_plan.h"
+#include "hlo/element_work.h"
 #include "hlo/indexing/evaluations.h"
 #include "hlo/indexing/serial_terms.h"
 #include "hlo/inline_calls.h"
@@ -300,7 +300,7 @@ PricedInstruction priced_instruction(const hlo::Module& module, hlo::Computation
   const Instruction& it = from[id];
   PricedInstruction priced;
   priced.counted = indexing::counted_instruction(module, computation, id);
-  priced.operations = element_operations(from, it);
+  priced.operations = hlo::element_operations(from, it);
   priced.bytes = bytes_of(it.shape);
   priced.element_bytes = it.shape.is_array() ? hlo::byte_width(it.shape.type) : 4;
   if (it.shape.is_array()) priced.widest = hlo::byte_width(it.shape.type);

@@ -8,8 +8,8 @@
 
 #include "emitters/fusion/bandwidth.h"
 #include "emitters/fusion/parts_rewriter.h"
-#include "emitters/kinds/element_work.h"
 #include "emitters/kinds/reduction_shape.h"
+#include "hlo/element_work.h"
 #include "hlo/evaluate.h"
 #include "indexing/interval.h"
 
@@ -98,8 +98,8 @@ class Sharing : PartsRewriter {
   bool read_the_same(const Instruction& a, const Instruction& b) const {
     if (from_.operand_shape(a, 0).dims != from_.operand_shape(b, 0).dims || a.dimensions() != b.dimensions())
       return false;
-    const std::set<InstructionId> one = values_before(from_, a.operands[0]);
-    const std::set<InstructionId> other = values_before(from_, b.operands[0]);
+    const std::set<InstructionId> one = hlo::values_before(from_, a.operands[0]);
+    const std::set<InstructionId> other = hlo::values_before(from_, b.operands[0]);
     return std::any_of(one.begin(), one.end(), [&](InstructionId id) {
       const bool made = from_[id].opcode == Opcode::Broadcast || from_[id].opcode == Opcode::Iota;
       return !made && other.contains(id);
@@ -179,11 +179,11 @@ class Sharing : PartsRewriter {
   /// Instructions for an element of what is reduced.
   double operations_of_element(const Instruction& it) const {
     double sum = 0;
-    for (size_t i = 0; i < it.operands.size() / 2; ++i) sum += operations_before(from_, it.operands[i]);
+    for (size_t i = 0; i < it.operands.size() / 2; ++i) sum += hlo::operations_before(from_, it.operands[i]);
     const Computation& by = result_[it.called[0]];
     for (const Instruction& one : by.instructions) {
       const bool computes = one.opcode != Opcode::Parameter && one.opcode != Opcode::Tuple;
-      sum += computes ? element_operations(by, one) : 0;
+      sum += computes ? hlo::element_operations(by, one) : 0;
     }
     return sum;
   }

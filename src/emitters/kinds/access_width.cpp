@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <optional>
 
-#include "emitters/kinds/element_work.h"
 #include "emitters/kinds/epilogue.h"
+#include "hlo/element_work.h"
 #include "hlo/indexing/evaluations.h"
 #include "hlo/terms.h"
 
@@ -126,7 +126,7 @@ ElementWork work_of_element(const Fusion& fusion) {
     const hlo::Instruction& it = computation.instructions[i];
     const int64_t terms = hlo::terms_of(computation, it);
     const double combined = terms > 1 ? 2 * static_cast<double>(terms) : 0;  // multiplied and added
-    operations.push_back(element_operations(computation, it) + combined);
+    operations.push_back(hlo::element_operations(computation, it) + combined);
   }
   work.operations = indexing::EvaluationCounts(counted.graph()).of_longest_element(operations);
   if (!branches) return work;

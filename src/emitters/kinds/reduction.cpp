@@ -5,11 +5,11 @@
 #include <algorithm>
 
 #include "emitters/elemental/scalar_operators.h"
-#include "emitters/kinds/element_work.h"
 #include "emitters/kinds/plan.h"
 #include "emitters/kinds/reduction_kernel.h"
 #include "emitters/kinds/reduction_staging.h"
 #include "emitters/kinds/reduction_tiling.h"
+#include "hlo/element_work.h"
 #include "hlo/indexing/evaluations.h"
 #include "hlo/indexing/operand_maps.h"
 #include "indexing/map_checks.h"
@@ -53,7 +53,7 @@ void consider_work(const Fusion& fusion, const ReductionHeroes& heroes, Reductio
     const hlo::Instruction& it = computation.instructions[i];
     if (it.opcode == hlo::Opcode::Tuple) continue;
     const bool is_parameter = it.opcode == hlo::Opcode::Parameter;
-    const double operations = is_parameter ? 1 : element_operations(computation, it);
+    const double operations = is_parameter ? 1 : hlo::element_operations(computation, it);
     if (is_parameter) load.moved_bytes += bytes_of(it.shape);
     if (evaluated[i] * 2 < elements) {
       load.row_operations += evaluated[i] / rows * operations;

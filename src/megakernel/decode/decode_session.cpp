@@ -342,7 +342,7 @@ std::future<Result<PromptPlan>> DecodeSession::start_prompt_plan() const {
 /// reads why.
 void DecodeSession::make_prompt_step(std::future<Result<PromptPlan>> plan) {
   if (!plan.valid()) return;
-  auto made = plan.get().and_then([&](PromptPlan& planned) {
+  auto made = plan.get().and_then([&](PromptPlan&& planned) {
     return PromptStep::make(*target_, std::move(planned), image_, buffers_,
                             {.shape = shape_, .form = form_, .limit = options_.limit});
   });

@@ -254,36 +254,58 @@ class PlanCheck {
     }
     std::vector<int> order;
     for (int one : order_) order.push_back(number[static_cast<size_t>(one)]);
-    const int step = sources_at_once(renumbered);
-    for (int first = 0; first < count; first += step) {
-      const Ancestors ancestors(renumbered, order, first, std::min(step, count - first));
-      for (const Dependence& one : dependences_) STRATA_CHECK(check_dependence(one, ancestors, base));
+    std::vector<size_t> place(order.size());
+    for (size_t at = 0; at < order.size(); ++at) place[static_cast<size_t>(order[at])] = at;
+    std::vector<std::pair<const Dependence*, const std::pair<GridSet, GridSet>*>> pairs;
+    std::vector<SourceQuestion> questions;
+    for (const Dependence& one : dependences_) {
+      const auto from = static_cast<size_t>(one.from), to = static_cast<size_t>(one.to);
+      for (const auto& pair : one.pairs) {
+        SourceQuestion question{count, -1, 0};
+        pair.first.for_each_run(operators_.operators[from].grid, [&](int64_t lo, int64_t hi) {
+          question.first = std::min(question.first, base[from] + static_cast<int>(lo));
+          question.last = std::max(question.last, base[from] + static_cast<int>(hi));
+        });
+        pair.second.for_each_run(operators_.operators[to].grid, [&](int64_t lo, int64_t hi) {
+          for (int64_t n = lo; n <= hi; ++n)
+            question.until = std::max(question.until, place[static_cast<size_t>(base[to] + n)] + 1);
+        });
+        pairs.emplace_back(&one, &pair);
+        questions.push_back(question);
+      }
     }
-    return {};
+    Result<void> checked;
+    for_each_window(renumbered, order, questions, [&](const Ancestors& ancestors, const std::vector<size_t>& asked) {
+      for (const size_t n : asked) {
+        const auto& [dependence, pair] = pairs[n];
+        checked = check_pair(*dependence, pair->first, pair->second, ancestors, base);
+        if (!checked) return false;
+      }
+      return true;
+    });
+    return checked;
   }
 
-  Result<void> check_dependence(const Dependence& one, const Ancestors& ancestors, const std::vector<int>& base) const {
+  Result<void> check_pair(const Dependence& one, const GridSet& in, const GridSet& out, const Ancestors& ancestors,
+                          const std::vector<int>& base) const {
     const auto from = static_cast<size_t>(one.from), to = static_cast<size_t>(one.to);
-    for (const auto& [in, out] : one.pairs) {
-      std::vector<std::pair<int, int>> runs;
-      in.for_each_run(operators_.operators[from].grid, [&](int64_t lo, int64_t hi) {
-        runs.emplace_back(base[from] + static_cast<int>(lo), base[from] + static_cast<int>(hi));
-      });
-      std::optional<int64_t> lost;
-      out.for_each_run(operators_.operators[to].grid, [&](int64_t lo, int64_t hi) {
-        for (int64_t n = lo; n <= hi && !lost; ++n) {
-          const uint64_t* row = ancestors.before_task(base[to] + static_cast<int>(n));
-          for (const auto& [a, b] : runs) {
-            if (!ancestors.has_all(row, a, b)) lost = n;
-          }
+    std::vector<std::pair<int, int>> runs;
+    in.for_each_run(operators_.operators[from].grid, [&](int64_t lo, int64_t hi) {
+      runs.emplace_back(base[from] + static_cast<int>(lo), base[from] + static_cast<int>(hi));
+    });
+    std::optional<int64_t> lost;
+    out.for_each_run(operators_.operators[to].grid, [&](int64_t lo, int64_t hi) {
+      for (int64_t n = lo; n <= hi && !lost; ++n) {
+        const uint64_t* row = ancestors.before_task(base[to] + static_cast<int>(n));
+        for (const auto& [a, b] : runs) {
+          if (!ancestors.has_all(row, a, b)) lost = n;
         }
-      });
-      if (lost)
-        return invalid("block [{}] of '{}' need not come after all blocks of '{}' whose elements of '{}' it touches",
-                       fmt::join(block_of(*lost, operators_.operators[to].grid), ", "), name_of(one.to),
-                       name_of(one.from), operators_.tensors[static_cast<size_t>(one.tensor)].name);
-    }
-    return {};
+      }
+    });
+    if (!lost) return {};
+    return invalid("block [{}] of '{}' need not come after all blocks of '{}' whose elements of '{}' it touches",
+                   fmt::join(block_of(*lost, operators_.operators[to].grid), ", "), name_of(one.to), name_of(one.from),
+                   operators_.tensors[static_cast<size_t>(one.tensor)].name);
   }
 
   Result<void> check_end() const {

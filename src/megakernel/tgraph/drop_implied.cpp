@@ -29,17 +29,31 @@ Result<TaskGraph> drop_implied(const TaskGraph& graph) {
   for (size_t e = 0; e < graph.events.size(); ++e) {
     numbers.for_each_run(graph.events[e].in, [&](int from, int to) { runs[e].emplace_back(from, to); });
   }
-  const int step = sources_at_once(precedence);
-  for (int first = 0; first < numbers.count(); first += step) {
-    const Ancestors ancestors(precedence, *order, first, std::min(step, numbers.count() - first));
-    for (auto& [pair, holds] : implies) {
-      const uint64_t* row = ancestors.before_event(pair.second);
-      for (const auto& [from, to] : runs[static_cast<size_t>(pair.first)]) {
-        if (!holds) break;
-        holds = ancestors.has_all(row, from, to);
-      }
-    }
+  std::vector<size_t> active_from(graph.events.size(), 0);  // by event: places of the order, of all its triggers
+  std::vector<size_t> place(order->size());
+  for (size_t at = 0; at < order->size(); ++at) place[static_cast<size_t>((*order)[at])] = at;
+  for (size_t e = 0; e < graph.events.size(); ++e) {
+    for (int task : precedence.triggers[e])
+      active_from[e] = std::max(active_from[e], place[static_cast<size_t>(task)] + 1);
   }
+  std::vector<std::map<std::pair<int, int>, bool>::iterator> pairs;
+  std::vector<SourceQuestion> questions;
+  for (auto at = implies.begin(); at != implies.end(); ++at) {
+    const auto& sources = runs[static_cast<size_t>(at->first.first)];
+    if (sources.empty()) continue;
+    pairs.push_back(at);
+    questions.push_back(
+        {sources.front().first, sources.back().second, active_from[static_cast<size_t>(at->first.second)]});
+  }
+  for_each_window(precedence, *order, questions, [&](const Ancestors& ancestors, const std::vector<size_t>& asked) {
+    for (const size_t number : asked) {
+      auto& [events, holds] = *pairs[number];
+      const uint64_t* row = ancestors.before_event(events.second);
+      for (const auto& [from, to] : runs[static_cast<size_t>(events.first)])
+        holds = holds && ancestors.has_all(row, from, to);
+    }
+    return true;
+  });
 
   // Implication is transitive, so that what follows from a wait that is dropped later follows from what that follows
   // from.

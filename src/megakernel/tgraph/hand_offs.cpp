@@ -128,42 +128,68 @@ Result<std::optional<size_t>> unseen_dependence(const Plan& plan, const Operator
       precedence_of(plan, /*queues=*/true, [](const Event& event) { return event.hand_off != HandOff::Tagged; });
   const auto order = precedence.order();
   if (!order) return invalid("the queues' order and the events make a cycle");
+  std::vector<size_t> place(plan.tasks.size());
+  for (size_t at = 0; at < order->size(); ++at) place[static_cast<size_t>((*order)[at])] = at;
+
+  // A dependence's pairs of producers and consumers. Readers of tagged words wait for these themselves.
+  using Run = std::pair<int, int>;  // of tasks of the plan
+  struct Pair {
+    size_t dependence;
+    std::vector<Run> sources;
+    std::vector<int> consumers;
+  };
   const std::vector<std::vector<int>> tasks = tasks_of_operators(plan, operators);
-  const int step = sources_at_once(precedence);
-  const int count = static_cast<int>(plan.tasks.size());
-  std::optional<size_t> found;
-  for (int first = 0; first < count && !found; first += step) {
-    const Ancestors ancestors(precedence, *order, first, std::min(step, count - first));
-    for (size_t d = 0; d < dependences.size() && !found; ++d) {
-      const Dependence& one = dependences[d];
-      const auto from = static_cast<size_t>(one.from), to = static_cast<size_t>(one.to);
-      for (const auto& [in, out] : one.pairs) {
-        std::vector<std::pair<int, int>> sources;  // intervals of tasks of the plan
-        in.for_each_run(operators.operators[from].grid, [&](int64_t lo, int64_t hi) {
-          for (int64_t n = lo; n <= hi; ++n) {
-            const int task = tasks[from][static_cast<size_t>(n)];
-            const int signal = plan.tasks[static_cast<size_t>(task)].signal;
-            const bool tagged = signal >= 0 && plan.events[static_cast<size_t>(signal)].hand_off == HandOff::Tagged;
-            if (one.kind != DependenceKind::ReadAfterWrite || !tagged) {
-              if (!sources.empty() && sources.back().second + 1 == task) {
-                sources.back().second = task;
-              } else {
-                sources.emplace_back(task, task);
-              }
-            }
+  std::vector<Pair> pairs;
+  std::vector<SourceQuestion> questions;
+  for (size_t d = 0; d < dependences.size(); ++d) {
+    const Dependence& one = dependences[d];
+    const auto from = static_cast<size_t>(one.from), to = static_cast<size_t>(one.to);
+    for (const auto& [in, out] : one.pairs) {
+      Pair pair{d, {}, {}};
+      in.for_each_run(operators.operators[from].grid, [&](int64_t lo, int64_t hi) {
+        for (int64_t n = lo; n <= hi; ++n) {
+          const int task = tasks[from][static_cast<size_t>(n)];
+          const int signal = plan.tasks[static_cast<size_t>(task)].signal;
+          const bool tagged = signal >= 0 && plan.events[static_cast<size_t>(signal)].hand_off == HandOff::Tagged;
+          if (one.kind == DependenceKind::ReadAfterWrite && tagged) continue;
+          if (!pair.sources.empty() && pair.sources.back().second + 1 == task) {
+            pair.sources.back().second = task;
+          } else {
+            pair.sources.emplace_back(task, task);
           }
-        });
-        out.for_each_run(operators.operators[to].grid, [&](int64_t lo, int64_t hi) {
-          for (int64_t n = lo; n <= hi && !found; ++n) {
-            const uint64_t* row = ancestors.before_task(tasks[to][static_cast<size_t>(n)]);
-            for (const auto& [a, b] : sources) {
-              if (!ancestors.has_all(row, a, b)) found = d;
-            }
-          }
-        });
+        }
+      });
+      if (pair.sources.empty()) continue;
+      SourceQuestion question{pair.sources[0].first, pair.sources[0].second, 0};
+      for (const auto& [first, last] : pair.sources) {
+        question.first = std::min(question.first, first);
+        question.last = std::max(question.last, last);
       }
+      out.for_each_run(operators.operators[to].grid, [&](int64_t lo, int64_t hi) {
+        for (int64_t n = lo; n <= hi; ++n) {
+          pair.consumers.push_back(tasks[to][static_cast<size_t>(n)]);
+          question.until = std::max(question.until, place[static_cast<size_t>(pair.consumers.back())] + 1);
+        }
+      });
+      pairs.push_back(std::move(pair));
+      questions.push_back(question);
     }
   }
+  std::optional<size_t> found;
+  for_each_window(precedence, *order, questions, [&](const Ancestors& ancestors, const std::vector<size_t>& asked) {
+    for (const size_t number : asked) {
+      const Pair& pair = pairs[number];
+      const bool all = std::ranges::all_of(pair.consumers, [&](int task) {
+        const uint64_t* row = ancestors.before_task(task);
+        return std::ranges::all_of(pair.sources,
+                                   [&](const Run& run) { return ancestors.has_all(row, run.first, run.second); });
+      });
+      if (all) continue;
+      found = pair.dependence;
+      return false;
+    }
+    return true;
+  });
   return found;
 }
 

@@ -49,22 +49,20 @@ Result<Plan> label(const Plan& plan, const OperatorGraph& operators, const Machi
   // Of each unit and operator: whether some of its tasks come after some of the operator's, and all after all.
   std::vector<std::vector<bool>> some(tasks.size(), std::vector<bool>(count, false));
   std::vector<std::vector<bool>> all(tasks.size(), std::vector<bool>(count, true));
-  const int step = sources_at_once(precedence);
-  const int sources = count < first.size() ? first[count] : static_cast<int>(by_number.size());
-  for (int from = 0; from < sources; from += step) {
-    const int to = std::min(from + step, sources);
-    const Ancestors ancestors(precedence, *order, from, to - from);
+  std::vector<SourceQuestion> questions;
+  for (size_t op = 0; op < count; ++op)
+    questions.push_back({first[op], first[op] + static_cast<int>(tasks[op].size()) - 1, order->size()});
+  for_each_window(precedence, *order, questions, [&](const Ancestors& ancestors, const std::vector<size_t>& asked) {
     for (size_t n = 0; n < by_number.size(); ++n) {
       const auto u = static_cast<size_t>(unit[static_cast<size_t>(by_number[n])]);
       const uint64_t* row = ancestors.before_task(static_cast<int>(n));
-      for (size_t op = 0; op < count; ++op) {
-        const int begin = first[op], end = begin + static_cast<int>(tasks[op].size());
-        if (end <= from || begin >= to) continue;
-        some[u][op] = some[u][op] || ancestors.has_any(row, begin, end - 1);
-        all[u][op] = all[u][op] && ancestors.has_all(row, begin, end - 1);
+      for (const size_t op : asked) {
+        some[u][op] = some[u][op] || ancestors.has_any(row, questions[op].first, questions[op].last);
+        all[u][op] = all[u][op] && ancestors.has_all(row, questions[op].first, questions[op].last);
       }
     }
-  }
+    return true;
+  });
   // An operator comes after those in whose order it stands, so that labels of those before it are known.
   std::vector<bool> just_in_time(tasks.size(), false);
   for (size_t u = 0; u < tasks.size(); ++u) {

@@ -101,34 +101,58 @@ std::optional<std::vector<int>> Precedence::order() const {
   return order;
 }
 
-Ancestors::Ancestors(const Precedence& precedence, const std::vector<int>& order, int first, int count)
-    : first_(first), count_(count), words_((static_cast<size_t>(count) + 63) / 64) {
-  tasks_.assign(precedence.waits.size() * words_, 0);
-  events_.assign(precedence.triggers.size() * words_, 0);
-  std::vector<bool> known(precedence.triggers.size(), false);
-  const auto add = [&](uint64_t* to, const uint64_t* from) {
-    for (size_t w = 0; w < words_; ++w) to[w] |= from[w];
+Ancestors::Ancestors(const Precedence& precedence, const std::vector<int>& order, int first, int count, size_t until)
+    : first_(first),
+      count_(count),
+      words_((static_cast<size_t>(count) + 63) / 64),
+      none_(words_, 0),
+      task_rows_(precedence.waits.size(), kNone),
+      event_rows_(precedence.triggers.size(), kNone) {
+  const auto is_source = [&](int task) { return task >= first && task - first < count; };
+  // Before the first source no task has any before it.
+  const auto begin = static_cast<size_t>(std::find_if(order.begin(), order.end(), is_source) - order.begin());
+  std::vector<bool> is_ordered(precedence.waits.size(), false), known(precedence.triggers.size(), false);
+  for (size_t at = 0; at < std::min(begin, until); ++at) is_ordered[static_cast<size_t>(order[at])] = true;
+  const auto add = [&](int to, int from) {
+    if (from == kNone) return;
+    uint64_t* const into = &bits_[static_cast<size_t>(to) * words_];
+    const uint64_t* const of = row(from);
+    for (size_t w = 0; w < words_; ++w) into[w] |= of[w];
   };
-  const auto add_task = [&](uint64_t* to, int task) {
-    add(to, before_task(task));
+  const auto add_task = [&](int to, int task) {
+    add(to, task_rows_[static_cast<size_t>(task)]);
     const int bit = task - first_;
-    if (bit >= 0 && bit < count_) to[bit / 64] |= uint64_t{1} << (bit % 64);
+    if (is_source(task)) bits_[static_cast<size_t>(to) * words_ + bit / 64] |= uint64_t{1} << (bit % 64);
   };
   const auto event_row = [&](int event) {
     const auto e = static_cast<size_t>(event);
-    if (!known[e]) {
-      for (int task : precedence.triggers[e]) add_task(&events_[e * words_], task);
-      known[e] = true;
-    }
-    return before_event(event);
+    if (known[e]) return event_rows_[e];
+    known[e] = true;
+    const auto matters = [&](int task) { return is_source(task) || task_rows_[static_cast<size_t>(task)] != kNone; };
+    if (!std::ranges::any_of(precedence.triggers[e], matters)) return kNone;
+    const int made = event_rows_[e] = new_row();
+    for (int task : precedence.triggers[e]) add_task(made, task);
+    return made;
   };
-  for (int task : order) {
-    const auto t = static_cast<size_t>(task);
-    uint64_t* row = &tasks_[t * words_];
-    for (int event : precedence.waits[t]) add(row, event_row(event));
-    if (!precedence.previous.empty() && precedence.previous[t] >= 0) add_task(row, precedence.previous[t]);
+  if (begin < until) bits_.reserve((until - begin) * words_);
+  for (size_t at = begin; at < until; ++at) {
+    const auto t = static_cast<size_t>(order[at]);
+    const int made = new_row();
+    for (int event : precedence.waits[t]) add(made, event_row(event));
+    if (!precedence.previous.empty() && precedence.previous[t] >= 0) add_task(made, precedence.previous[t]);
+    task_rows_[t] = made;
+    is_ordered[t] = true;
   }
-  for (size_t e = 0; e < known.size(); ++e) event_row(static_cast<int>(e));
+  for (size_t e = 0; e < known.size(); ++e) {
+    const auto is_known = [&](int task) { return is_ordered[static_cast<size_t>(task)]; };
+    if (std::ranges::all_of(precedence.triggers[e], is_known)) event_row(static_cast<int>(e));
+  }
+}
+
+int Ancestors::new_row() {
+  const size_t number = bits_.size() / std::max<size_t>(words_, 1);
+  bits_.resize(bits_.size() + words_, 0);
+  return static_cast<int>(number);
 }
 
 bool Ancestors::for_words(int from, int to, const std::function<bool(size_t, uint64_t)>& visit) const {
@@ -153,11 +177,24 @@ bool Ancestors::has_any(const uint64_t* row, int from, int to) const {
   return !for_words(from, to, [&](size_t word, uint64_t mask) { return (row[word] & mask) == 0; });
 }
 
-int sources_at_once(const Precedence& precedence) {
-  constexpr int64_t kBits = int64_t{1} << 30;  // 128 MiB
-  const auto rows = static_cast<int64_t>(precedence.waits.size() + precedence.triggers.size()) + 1;
-  const int64_t count = std::max<int64_t>(kBits / rows / 64, 1) * 64;
-  return static_cast<int>(std::min<int64_t>(count, kMostTasks));
+void for_each_window(
+    const Precedence& precedence, const std::vector<int>& order, const std::vector<SourceQuestion>& questions,
+    const std::function<bool(const Ancestors& ancestors, const std::vector<size_t>& questions)>& answer) {
+  // About a layer of a model: rows are short, and few tasks between the sources and who asks for them have any.
+  constexpr int kSources = 2048;
+  const int count = static_cast<int>(precedence.waits.size());
+  for (int first = 0; first < count; first += kSources) {
+    const int last = std::min(first + kSources, count) - 1;
+    std::vector<size_t> some;
+    size_t until = 0;
+    for (size_t n = 0; n < questions.size(); ++n) {
+      if (questions[n].first > last || questions[n].last < first) continue;
+      some.push_back(n);
+      until = std::max(until, questions[n].until);
+    }
+    if (some.empty()) continue;
+    if (!answer(Ancestors(precedence, order, first, last - first + 1, until), some)) return;
+  }
 }
 
 }  // namespace strata::megakernel

@@ -48,34 +48,54 @@ struct Precedence {
   std::optional<std::vector<int>> order() const;
 };
 
-/// For some tasks, the sources, which of them come before each task and each event.
+/// For some tasks, the sources, which of them come before other tasks and events.
 class Ancestors {
  public:
-  /// `order` is precedence.order(); the sources are [first, first + count).
-  Ancestors(const Precedence& precedence, const std::vector<int>& order, int first, int count);
+  /// `order` is precedence.order(); the sources are [first, first + count). Rows are made of its first `until` tasks,
+  /// and of the events that these trigger alone.
+  Ancestors(const Precedence& precedence, const std::vector<int>& order, int first, int count, size_t until);
 
   /// The numbers of words of a row. Bit i of word w is source first + 64 w + i.
   size_t words() const { return words_; }
   /// Sources that come before a task, without itself.
-  const uint64_t* before_task(int task) const { return &tasks_[static_cast<size_t>(task) * words_]; }
+  const uint64_t* before_task(int task) const { return row(task_rows_[static_cast<size_t>(task)]); }
   /// Sources that end before an event is active.
-  const uint64_t* before_event(int event) const { return &events_[static_cast<size_t>(event) * words_]; }
+  const uint64_t* before_event(int event) const { return row(event_rows_[static_cast<size_t>(event)]); }
   /// Whether all sources in [from, to] are in a row; others than sources do not count.
   bool has_all(const uint64_t* row, int from, int to) const;
   bool has_any(const uint64_t* row, int from, int to) const;
 
  private:
+  static constexpr int kNone = -1;  ///< no source comes before it
+
+  const uint64_t* row(int number) const {
+    return number == kNone ? none_.data() : &bits_[static_cast<size_t>(number) * words_];
+  }
+  int new_row();
   /// Calls `visit` with each word and the bits of [from, to] in it, until it returns false.
   bool for_words(int from, int to, const std::function<bool(size_t, uint64_t)>& visit) const;
 
   int first_;
   int count_;
   size_t words_;
-  std::vector<uint64_t> tasks_;
-  std::vector<uint64_t> events_;
+  std::vector<uint64_t> none_;
+  std::vector<int> task_rows_;
+  std::vector<int> event_rows_;
+  std::vector<uint64_t> bits_;
 };
 
-/// So many sources at once keep the bit sets of a graph of kMostTasks below half a gigabyte.
-int sources_at_once(const Precedence& precedence);
+/// A question about sources [first, last]: rows of tasks and events among the first `until` of the order answer it.
+struct SourceQuestion {
+  int first = 0;
+  int last = -1;
+  size_t until = 0;
+};
+
+/// Answers questions for a window of sources after the other: most are about tasks that stand close to each other, so
+/// that bit sets of all tasks at once would be mostly empty or full. `answer` has the numbers of the questions about
+/// some of a window's sources, in order, and ends all by returning false.
+void for_each_window(
+    const Precedence& precedence, const std::vector<int>& order, const std::vector<SourceQuestion>& questions,
+    const std::function<bool(const Ancestors& ancestors, const std::vector<size_t>& questions)>& answer);
 
 }  // namespace strata::megakernel

@@ -1,20 +1,15 @@
-#include "emitters/kinds/element_work.h"
+#include "hlo/element_work.h"
 
 #include <optional>
 #include <vector>
 
-namespace strata::emitters {
+namespace strata::hlo {
 namespace {
 
-using hlo::Instruction;
-using hlo::InstructionId;
-using hlo::Opcode;
-
 /// Operators on complex numbers that are computed in f64: conversions, several products or functions.
-bool is_complex_in_f64(const hlo::Computation& computation, const Instruction& it) {
-  const auto has_complex = [](const hlo::Shape& shape) { return shape.is_array() && hlo::is_complex(shape.type); };
-  if (!hlo::is_elementwise(it.opcode) || it.operands.empty() || !has_complex(computation.operand_shape(it, 0)))
-    return false;
+bool is_complex_in_f64(const Computation& computation, const Instruction& it) {
+  const auto has_complex = [](const Shape& shape) { return shape.is_array() && is_complex(shape.type); };
+  if (!is_elementwise(it.opcode) || it.operands.empty() || !has_complex(computation.operand_shape(it, 0))) return false;
   switch (it.opcode) {
     case Opcode::Abs:
     case Opcode::Add:
@@ -32,7 +27,7 @@ bool is_complex_in_f64(const hlo::Computation& computation, const Instruction& i
 
 /// Instructions of an element of f32 in code for sm_90a, both sides of branches, and of f64.
 std::optional<double> operations_of_long_function(const Instruction& it) {
-  const bool is_f64 = it.shape.is_array() && hlo::bit_width(it.shape.type) > 32;
+  const bool is_f64 = it.shape.is_array() && bit_width(it.shape.type) > 32;
   const auto of = [&](double f32, double f64) { return std::optional(is_f64 ? f64 : f32); };
   switch (it.opcode) {
     case Opcode::Acos:
@@ -63,12 +58,12 @@ std::optional<double> operations_of_long_function(const Instruction& it) {
 
 }  // namespace
 
-double element_operations(const hlo::Computation& computation, const Instruction& it) {
+double element_operations(const Computation& computation, const Instruction& it) {
   constexpr double kInF64 = 60;
   if (is_complex_in_f64(computation, it)) return kInF64;
   switch (it.opcode) {
     case Opcode::Abs:
-      return hlo::is_complex(computation.operand_shape(it, 0).type) ? 24 : 1;
+      return is_complex(computation.operand_shape(it, 0).type) ? 24 : 1;
     case Opcode::Add:
     case Opcode::And:
     case Opcode::Compare:
@@ -104,7 +99,7 @@ double element_operations(const hlo::Computation& computation, const Instruction
     case Opcode::Tanh:
     case Opcode::Logistic:
     case Opcode::Erf:
-      return hlo::bit_width(it.shape.is_array() ? it.shape.type : hlo::ElementType::F32) > 32 ? 60 : 12;
+      return bit_width(it.shape.is_array() ? it.shape.type : ElementType::F32) > 32 ? 60 : 12;
     case Opcode::Sine:
     case Opcode::Cosine:
     case Opcode::Power:
@@ -115,7 +110,7 @@ double element_operations(const hlo::Computation& computation, const Instruction
   }
 }
 
-std::set<InstructionId> values_before(const hlo::Computation& computation, InstructionId value) {
+std::set<InstructionId> values_before(const Computation& computation, InstructionId value) {
   constexpr size_t kMost = 256;
   std::set<InstructionId> seen{value};
   if (!computation[value].shape.is_array()) return seen;
@@ -124,9 +119,9 @@ std::set<InstructionId> values_before(const hlo::Computation& computation, Instr
   while (!stack.empty()) {
     const Instruction& it = computation[stack.back()];
     stack.pop_back();
-    if (!hlo::is_elementwise(it.opcode) && it.opcode != Opcode::Reshape) continue;
+    if (!is_elementwise(it.opcode) && it.opcode != Opcode::Reshape) continue;
     for (const InstructionId operand : it.operands) {
-      const hlo::Shape& read = computation[operand].shape;
+      const Shape& read = computation[operand].shape;
       const bool follows = read.is_array() && read.element_count() == elements && seen.size() < kMost;
       if (follows && seen.insert(operand).second) stack.push_back(operand);
     }
@@ -134,15 +129,15 @@ std::set<InstructionId> values_before(const hlo::Computation& computation, Instr
   return seen;
 }
 
-double operations_before(const hlo::Computation& computation, InstructionId value) {
+double operations_before(const Computation& computation, InstructionId value) {
   double sum = 0;
   for (const InstructionId id : values_before(computation, value)) {
     const Instruction& it = computation[id];
-    const bool computed = hlo::is_elementwise(it.opcode) || it.opcode == Opcode::Reshape ||
-                          it.opcode == Opcode::Broadcast || it.opcode == Opcode::Iota;
+    const bool computed = is_elementwise(it.opcode) || it.opcode == Opcode::Reshape || it.opcode == Opcode::Broadcast ||
+                          it.opcode == Opcode::Iota;
     sum += computed ? element_operations(computation, it) : 1;
   }
   return sum;
 }
 
-}  // namespace strata::emitters
+}  // namespace strata::hlo
