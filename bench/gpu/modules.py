@@ -6,7 +6,8 @@ usage: modules.py STRATA [--only SUBSTRING,...] [--part I/N] [--list] [--hlo FOL
                   [--lowered-for PLATFORM]
 
 Needs JAX, for CUDA but with --list, --hlo and --device host. The modules are those of module_families.py,
-module_operators.py, module_odd_*.py, module_fresh_*.py, module_more_*.py, module_later_*.py and module_outside_*.py.
+module_operators.py, module_odd_*.py, module_fresh_*.py, module_more_*.py, module_later_*.py, module_outside_*.py and
+module_seventh_*.py.
 Strata's time is that of a replayed CUDA graph (strata run --profile); where the interpreter runs a step, there is
 none, and a note says that it is the time of the steps. XLA's is how long streams of the GPU are busy in a call, by
 JAX's profiler, so without the pauses between kernels; the time between the ends of calls that are issued back to back
@@ -447,6 +448,8 @@ def main():
     import module_odd_windows  # noqa: F401
     import module_outside_layers  # noqa: F401
     import module_outside_steps  # noqa: F401
+    import module_seventh_layers  # noqa: F401
+    import module_seventh_steps  # noqa: F401
     part, parts = map(int, options.part.split("/"))
     chosen = {name: module for name, module in MODULES.items()
               if any(one in name or one == module.family for one in options.only.split(","))}
