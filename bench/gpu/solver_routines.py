@@ -1,0 +1,202 @@
+#!/usr/bin/env python3
+"""Times routines of cuSOLVER and cuBLAS alone, and says which of them a CUDA graph holds: solver_routines.py.
+
+Needs PyTorch with CUDA. Of f32, column by column: what src/runtime/matrix_solver.cpp calls, and what qr, eigh and svd
+would. Each is recorded by stream capture as src/runtime/recorded_graph.h does, ten runs one after the other, each after
+a copy of its operand; the copy alone is taken off. "no graph" is what the capture says; then the time is that of runs
+one after the other. The rates of src/machine/rates.def (solver_start to small_solve_row) come from here: a line a
+routine, with microseconds and microseconds a column.
+"""
+import argparse
+import ctypes
+import pathlib
+import statistics
+import sys
+
+import torch
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests/gpu"))
+from cuda_library import open_cuda_library  # noqa: E402
+
+RUNS, REPLAYS = 10, 15
+LOWER, UPPER, RIGHT, AS_IT_IS, NON_UNIT, VECTORS = 0, 1, 1, 0, 0, 1
+
+solver = open_cuda_library("STRATA_CUSOLVER", ["libcusolver.so.12", "libcusolver.so.11"])
+blas = open_cuda_library("STRATA_CUBLAS", ["libcublas.so.13", "libcublas.so.12"])
+handle, blas_handle = ctypes.c_void_p(), ctypes.c_void_p()
+
+
+def check(status, what):
+    if status != 0:
+        raise RuntimeError(f"{what}: error {status}")
+
+
+def pointer(tensor):
+    return ctypes.c_void_p(tensor.data_ptr())
+
+
+def addresses(tensor):
+    """Of the matrices of a batch."""
+    step = tensor.stride(0) * tensor.element_size()
+    all_of_them = [tensor.data_ptr() + i * step for i in range(tensor.shape[0])]
+    return torch.tensor(all_of_them, dtype=torch.int64, device="cuda")
+
+
+def sized(function, *arguments):
+    """A workspace of as many numbers as the routine asks for."""
+    count = ctypes.c_int()
+    check(function(handle, *arguments, ctypes.byref(count)), function.__name__)
+    return torch.empty(max(1, count.value), device="cuda"), count.value
+
+
+def positive(batch, n):
+    a = torch.randn(batch, n, n, device="cuda")
+    return a @ a.mT / n + torch.eye(n, device="cuda")
+
+
+def dominant(batch, n, columns=None):
+    a = torch.randn(batch, n, columns or n, device="cuda") / n ** 0.5
+    return a + 3 * torch.eye(n, columns or n, device="cuda")
+
+
+def routines():
+    """(name, operand, what works on a copy of it, columns). Everything that a call needs stays alive in its closure."""
+    def info(batch):
+        return torch.zeros(batch, dtype=torch.int32, device="cuda")
+
+    for n in (64, 128, 301, 517, 1024, 2048):
+        for triangle, name in ((UPPER, "upper"), (LOWER, "lower")):
+            a, found = positive(1, n), info(1)
+            work, count = sized(solver.cusolverDnSpotrf_bufferSize, triangle, n, pointer(a), n)
+            yield f"potrf_{name} {n}", a, lambda x, t=triangle, n=n, w=work, c=count, i=found: (
+                solver.cusolverDnSpotrf(handle, t, n, pointer(x), n, pointer(w), c, pointer(i))), n
+        a, found, pivots = dominant(1, n), info(1), info(n)
+        work, count = sized(solver.cusolverDnSgetrf_bufferSize, n, n, pointer(a), n)
+        yield f"getrf {n}", a, lambda x, n=n, w=work, p=pivots, i=found: (
+            solver.cusolverDnSgetrf(handle, n, n, pointer(x), n, pointer(w), pointer(p), pointer(i))), n
+    for batch, n in ((3001, 5), (129, 19), (257, 33), (31, 47), (7, 93), (64, 128), (8, 256), (8, 512)):
+        a, found, many = positive(batch, n), info(batch), {}
+
+        def listed(x, many=many):
+            if x.data_ptr() not in many:
+                many[x.data_ptr()] = addresses(x)
+            return pointer(many[x.data_ptr()])
+
+        yield f"potrfBatched {batch} of {n}", a, lambda x, n=n, b=batch, i=found, at=listed: (
+            solver.cusolverDnSpotrfBatched(handle, UPPER, n, at(x), n, pointer(i), b)), n
+        pivots = info(batch * n)
+        a = dominant(batch, n)
+        yield f"getrfBatched {batch} of {n}", a, lambda x, n=n, b=batch, p=pivots, i=found, at=listed: (
+            blas.cublasSgetrfBatched(blas_handle, n, at(x), n, pointer(p), pointer(i), b)), n
+        for sides in (1, 16, n):
+            matrix, one = dominant(batch, n).tril(), ctypes.c_float(1)
+            where, b = addresses(matrix), torch.randn(batch, n, sides, device="cuda")
+            yield f"trsmBatched {batch} of {n} for {sides}", b, (
+                lambda x, n=n, s=sides, b=batch, m=matrix, w=where, o=one, at=listed: blas.cublasStrsmBatched(
+                    blas_handle, RIGHT, UPPER, AS_IT_IS, NON_UNIT, s, n, ctypes.byref(o), pointer(w), n, at(x), s,
+                    b)), n
+    for n, sides in ((301, 1), (301, 40), (1025, 1), (1025, 65), (1025, 1025), (4096, 64)):
+        matrix, one = dominant(1, n).tril(), ctypes.c_float(1)
+        b = torch.randn(1, n, sides, device="cuda")
+        yield f"trsm {n} for {sides}", b, lambda x, n=n, s=sides, m=matrix, o=one: (
+            blas.cublasStrsm_v2(blas_handle, RIGHT, UPPER, AS_IT_IS, NON_UNIT, s, n, ctypes.byref(o), pointer(m), n,
+                                pointer(x), s)), n
+    yield from routines_to_come(info)
+
+
+def routines_to_come(info):
+    """Of qr, eigh and svd."""
+    for m, n in ((64, 32), (517, 257), (2048, 512)):
+        a, tau, found = dominant(1, n, m), torch.empty(n, device="cuda"), info(1)
+        work, count = sized(solver.cusolverDnSgeqrf_bufferSize, m, n, pointer(a), m)
+        yield f"geqrf {m}x{n}", a, lambda x, m=m, n=n, t=tau, w=work, c=count, i=found: (
+            solver.cusolverDnSgeqrf(handle, m, n, pointer(x), m, pointer(t), pointer(w), c, pointer(i))), n
+        work, count = sized(solver.cusolverDnSorgqr_bufferSize, m, n, n, pointer(a), m, pointer(tau))
+        tau = torch.zeros(n, device="cuda")
+        yield f"orgqr {m}x{n}", a, lambda x, m=m, n=n, t=tau, w=work, c=count, i=found: (
+            solver.cusolverDnSorgqr(handle, m, n, n, pointer(x), m, pointer(t), pointer(w), c, pointer(i))), n
+    parameters = ctypes.c_void_p()
+    check(solver.cusolverDnCreateSyevjInfo(ctypes.byref(parameters)), "cusolverDnCreateSyevjInfo")
+    for batch, n in ((1, 20), (1, 32), (1, 257), (129, 20), (33, 32)):
+        a, values, found = positive(batch, n), torch.empty(batch * n, device="cuda"), info(batch)
+        if batch == 1:
+            work, count = sized(solver.cusolverDnSsyevd_bufferSize, VECTORS, LOWER, n, pointer(a), n, pointer(values))
+            yield f"syevd {n}", a, lambda x, n=n, v=values, w=work, c=count, i=found: solver.cusolverDnSsyevd(
+                handle, VECTORS, LOWER, n, pointer(x), n, pointer(v), pointer(w), c, pointer(i)), n
+        size, many = ctypes.c_int(), [batch] if batch > 1 else []
+        name = "syevjBatched" if batch > 1 else "syevj"
+        check(getattr(solver, f"cusolverDnS{name}_bufferSize")(
+            handle, VECTORS, LOWER, n, pointer(a), n, pointer(values), ctypes.byref(size), parameters, *many), name)
+        work = torch.empty(max(1, size.value), device="cuda")
+        function, count = getattr(solver, f"cusolverDnS{name}"), size.value
+        yield f"{name} {batch} of {n}", a, lambda x, f=function, n=n, v=values, w=work, c=count, i=found, b=many: f(
+            handle, VECTORS, LOWER, n, pointer(x), n, pointer(v), pointer(w), c, pointer(i), parameters, *b), n
+
+
+def milliseconds(work):
+    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    begin.record()
+    work()
+    end.record()
+    end.synchronize()
+    return begin.elapsed_time(end)
+
+
+def replayed(stream, work):
+    """Microseconds of one run, by replays of a graph of several."""
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+        for _ in range(RUNS):
+            work()
+    graph.replay()
+    return statistics.median(milliseconds(graph.replay) for _ in range(REPLAYS)) * 1e3 / RUNS
+
+
+def measured(stream, operand, routine):
+    """(microseconds, "graph" or why not, the same one after the other without a graph)."""
+    copy = operand.clone()
+    torch.cuda.synchronize()
+
+    def run():
+        copy.copy_(operand)
+        check(routine(copy), "calling")
+
+    def repeated():
+        for _ in range(RUNS):
+            run()
+
+    with torch.cuda.stream(stream):
+        run()
+        stream.synchronize()
+        plain = min(milliseconds(repeated) for _ in range(3)) * 1e3 / RUNS
+        alone = replayed(stream, lambda: copy.copy_(operand))
+        try:
+            return replayed(stream, run) - alone, "graph", plain
+        except RuntimeError as error:
+            return plain, f"no graph: {str(error).splitlines()[0]}", plain
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="routines whose names begin so")
+    options = parser.parse_args()
+    torch.backends.cuda.matmul.allow_tf32 = False
+    stream = torch.cuda.Stream()
+    check(solver.cusolverDnCreate(ctypes.byref(handle)), "cusolverDnCreate")
+    check(blas.cublasCreate_v2(ctypes.byref(blas_handle)), "cublasCreate")
+    workspace = torch.empty(32 << 20, dtype=torch.uint8, device="cuda")
+    at = ctypes.c_void_p(stream.cuda_stream)
+    check(solver.cusolverDnSetStream(handle, at), "cusolverDnSetStream")
+    check(blas.cublasSetStream_v2(blas_handle, at), "cublasSetStream")
+    check(blas.cublasSetWorkspace_v2(blas_handle, pointer(workspace), ctypes.c_size_t(workspace.numel())), "workspace")
+    print(torch.cuda.get_device_name())
+    print(f"{'routine':34} {'µs':>9} {'a column':>9} {'one by one':>10}  how")
+    for name, operand, routine, columns in routines():
+        if not name.startswith(options.only):
+            continue
+        time, how, plain = measured(stream, operand, routine)
+        print(f"{name:34} {time:9.1f} {time / columns:9.3f} {plain:10.1f}  {how}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
