@@ -53,6 +53,21 @@ def _(batch, size):
     return lambda a: (jnp.linalg.inv(dominant(a)), *jnp.linalg.slogdet(dominant(a))), f32(batch, size, size)
 
 
+@module("qr_769_257_f32", FAMILY, {"dims": (769, 257)}, {"dims": (17, 9)})
+@module("qr_61_of_45_21_f32", FAMILY, {"dims": (61, 45, 21)}, {"dims": (3, 7, 4)})
+def _(dims):
+    return lambda a: jnp.linalg.qr(a), f32(*dims)
+
+
+@module("least_squares_grad_f32", FAMILY, {"rows": 1021, "columns": 65}, {"rows": 13, "columns": 4})
+def _(rows, columns):
+    """The gradient of a loss of what a least-squares fit predicts."""
+    def loss(a, b):
+        q, r = jnp.linalg.qr(a)
+        return jnp.sin(a[:7] @ linalg.solve_triangular(r, q.T @ b)).sum()
+    return jax.grad(loss), f32(rows, columns), f32(rows, 3)
+
+
 @module("gaussian_process_f32", FAMILY, {"points": 403, "tests": 97}, {"points": 11, "tests": 5})
 def _(points, tests):
     """Mean and variance of a Gaussian process at other places."""

@@ -99,6 +99,7 @@ Result<void> HloFunction::load_on_gpu(const GpuDevice& device, const hlo::Module
   STRATA_TRY(const std::string architecture, architecture_of(device));
   STRATA_TRY(const Target* target, find_target(architecture));
   emit.target = *target;
+  emit.solvers = emitters::Solvers::WhereFound;
   const auto libraries = emitters::LibraryUse::WhereFaster;
   emitters::LaxOptions lax = lax_options(options);
   lax.measures = options.search_seconds > 0;

@@ -9,6 +9,7 @@
 
 #include "block/regions.h"
 #include "emitters/kinds/decision.h"
+#include "emitters/library/calls.h"
 #include "hlo/hlo.h"
 #include "machine/target.h"
 #include "support/error.h"
@@ -36,6 +37,7 @@ struct EmitOptions {
   std::string only;
   /// The arrays of parameters that dynamic-update-slices change may be written over: none is copied before.
   bool overwrites = false;
+  Solvers solvers = Solvers::None;  ///< who computes factors and solves of matrices
   /// Called after each pass with its name and the module's text; for `--dump-after`.
   std::function<void(const std::string& pass, const std::string& text)> observer;
 };

@@ -7,6 +7,7 @@
 #include "emitters/fusion/cut_entry.h"
 #include "emitters/lax/associative.h"
 #include "emitters/library/complex_products.h"
+#include "emitters/library/solvers.h"
 #include "emitters/program_builder.h"
 #include "emitters/program_image.h"
 #include "hlo/associative_scans.h"
@@ -32,16 +33,23 @@ namespace {
 
 /// Operators that no emitter has, as others, and recurrences as scans; none where the module has no such operators.
 Result<std::optional<hlo::Module>> expand_operators(const hlo::Module& module, const EmitOptions& options,
-                                                    const ProgramSetting& setting) {
+                                                    LibraryUse libraries, const ProgramSetting& setting) {
   std::optional<hlo::Module> expanded;
   const auto now = [&]() -> const hlo::Module& { return expanded ? *expanded : module; };
   if (hlo::has_conditionals(module)) {
     const hlo::InputOutputAliases none;
     STRATA_TRY(expanded, hlo::expand_conditionals(module, setting.given != nullptr ? *setting.given : none));
   }
+  const bool solves = hlo::has_solver_calls(now());
+  if (solves || hlo::has_linear_algebra(now())) {
+    const Solvers solvers = options.only.empty() ? options.solvers : Solvers::None;
+    const hlo::IsOfLibrary is_of_library = solver_choice(solvers, libraries, options.target);
+    if (solves) {
+      STRATA_TRY(expanded, hlo::expand_solver_calls(now(), is_of_library));
+    }
+    STRATA_TRY(expanded, hlo::expand_linear_algebra(now(), is_of_library));
+  }
   for (const auto& [has, expand] : {std::pair(&hlo::has_random_bits, &hlo::expand_random_bits),
-                                    std::pair(&hlo::has_solver_calls, &hlo::expand_solver_calls),
-                                    std::pair(&hlo::has_linear_algebra, &hlo::expand_linear_algebra),
                                     std::pair(&hlo::has_short_loops, &hlo::unroll_loops),
                                     std::pair(&hlo::has_computed_conditions, &hlo::carry_conditions),
                                     std::pair(&hlo::has_uneven_bitcast_converts, &hlo::expand_bitcast_converts),
@@ -95,7 +103,7 @@ Result<EmittedProgram> compile_program(const hlo::Module& module, const EmitOpti
   STRATA_CHECK(hlo::check_calls(module));
 
   // Operators without emitters become others; then calls are inlined, known values computed, layouts chosen anew.
-  STRATA_TRY(const std::optional<hlo::Module> expanded, expand_operators(module, options, setting));
+  STRATA_TRY(const std::optional<hlo::Module> expanded, expand_operators(module, options, libraries, setting));
   const hlo::Module flat = flatten_module(expanded ? *expanded : module, !is_free);
 
   // A text that is one fusion, or bound to an emitter: one kernel, unless several are estimated to be much faster.

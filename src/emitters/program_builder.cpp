@@ -208,7 +208,8 @@ class ProgramBuilder {
     if (is_loop) return {};
     ProgramStep step;
     const hlo::Computation& from = part.module.entry_computation();
-    const bool calls = from.root_instruction().opcode == Opcode::Call;
+    const hlo::Instruction* call = call_of(from);
+    const bool calls = call != nullptr;
     add_notes(from, step);
     for (const ArrayValue& value : part.inputs) {
       const auto known = buffer_of_.find(value);
@@ -237,7 +238,7 @@ class ProgramBuilder {
       if (step.why_interpreted.empty() && !calls) step.why_interpreted = "no emitter has code for it";
       if (!calls) STRATA_CHECK(hlo::check_evaluable(part.module, part.module.entry_computation()));
     }
-    if (calls) STRATA_CHECK(add_launch(part, step));
+    if (calls) STRATA_CHECK(add_launch(part, *call, step));
     find_copied(part, step);
     push(std::move(step), invariant);
     return {};
@@ -373,9 +374,13 @@ class ProgramBuilder {
     }
   }
 
-  Result<void> add_launch(const ProgramPart& part, ProgramStep& step) {
-    const hlo::Computation& from = part.module.entry_computation();
-    const hlo::Instruction& call = from.root_instruction();
+  /// A part that calls does nothing else: the call is the root, or the root has elements of it.
+  static const hlo::Instruction* call_of(const hlo::Computation& part) {
+    const auto found = std::ranges::find(part.instructions, Opcode::Call, &hlo::Instruction::opcode);
+    return found == part.instructions.end() ? nullptr : &*found;
+  }
+
+  Result<void> add_launch(const ProgramPart& part, const hlo::Instruction& call, ProgramStep& step) {
     const auto lax = entry_->lax.find(call.name);
     if (lax != entry_->lax.end()) {
       // The step reads what the call does.
@@ -397,7 +402,17 @@ class ProgramBuilder {
       STRATA_TRY(const int buffer, argument(part, step, call.operands[static_cast<size_t>(number)]));
       step.library->arguments.push_back(buffer);
     }
-    step.library->arguments.push_back(step.outputs.front());
+    // The library writes all results, those too that nothing reads.
+    for (int64_t leaf = 0; leaf < hlo::leaf_count(call.shape); ++leaf) {
+      const auto read = std::ranges::find(part.outputs, static_cast<int>(leaf), &ArrayValue::element);
+      if (read != part.outputs.end()) {
+        step.library->arguments.push_back(step.outputs[static_cast<size_t>(read - part.outputs.begin())]);
+        continue;
+      }
+      step.temporaries.push_back(static_cast<int>(program_.buffers.size()));
+      step.library->arguments.push_back(step.temporaries.back());
+      program_.buffers.push_back({hlo::leaf_of(call.shape, leaf)});
+    }
     return {};
   }
 

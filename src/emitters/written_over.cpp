@@ -134,6 +134,16 @@ std::vector<int> written_over(const EmittedProgram& program) {
       }
       continue;
     }
+    if (step.library) {
+      // Where both are one array, what the library writes over need not be copied.
+      const std::optional<size_t> from = overwritten_argument(step.library->work);
+      if (!from) continue;
+      const std::vector<int>& arguments = step.library->arguments;
+      const size_t to = arguments.size() - results_of(step.library->work);
+      const bool once = std::count(arguments.begin(), arguments.end(), arguments[*from]) == 1;
+      if (once && std::ranges::count(step.outputs, arguments[to]) > 0) write(arguments[to], arguments[*from], i);
+      continue;
+    }
     if (!step.fusion) continue;
     for (const Preparation& one : step.fusion->decision().preparations) {
       const auto input = static_cast<size_t>(one.input);

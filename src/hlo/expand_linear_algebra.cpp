@@ -1,6 +1,9 @@
 #include "hlo/expand_linear_algebra.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <numeric>
 
 #include "hlo/matrix_loops.h"
 #include "hlo/replace_instructions.h"
@@ -40,6 +43,28 @@ std::string cholesky(const Instruction& it, const Shape& operand) {
   return text.module(text.reshape(text.convert(made, operand.type), operand.dims));
 }
 
+/// By the library's call, which tells where there is no factor and leaves the other triangle as it was.
+std::string library_cholesky(const Instruction& it, const Shape& operand) {
+  TextBuilder text;
+  const bool lower = it.as<CholeskyAttributes>().lower;
+  const Value given = text.parameter(0, operand);
+  const Shape matrix = array_shape(operand.type, operand.dims);
+  TextBuilder::Dims batch(operand.dims.begin(), operand.dims.end() - 2), at(batch.size());
+  std::iota(at.begin(), at.end(), 0);
+  const Value made = text.add(tuple_shape({matrix, array_shape(ElementType::S32, batch)}),
+                              fmt::format("custom-call({}), custom_call_target=\"cusolver_potrf_ffi\", "
+                                          "backend_config={{lower = {}}}",
+                                          given.name, lower));
+  const Value info = text.element(made, 1);
+  const Value fails = text.broadcast(text.compare(info, text.constant(ElementType::S32, 0), "NE"), matrix.dims, at);
+  const int64_t rank = operand.rank();
+  const Value rows = text.iota(ElementType::S32, matrix.dims, rank - 2);
+  const Value columns = text.iota(ElementType::S32, matrix.dims, rank - 1);
+  const Value triangle = text.select(text.compare(rows, columns, lower ? "GE" : "LE"), text.element(made, 0),
+                                     text.constant(operand.type, 0));
+  return text.module(text.select(fails, nan_of(text, operand.type), triangle));
+}
+
 std::string triangular_solve(const Instruction& it, const Shape& matrix, const Shape& sides) {
   using Transpose = TriangularSolveAttributes::Transpose;
   const auto& how = it.as<TriangularSolveAttributes>();
@@ -70,15 +95,20 @@ bool has_linear_algebra(const Module& module) {
   });
 }
 
-Result<Module> expand_linear_algebra(const Module& module) {
+std::string linear_algebra_loops(const Computation& computation, const Instruction& it) {
+  const Shape& first = computation.operand_shape(it, 0);
+  if (it.opcode == Opcode::Cholesky) return cholesky(it, first);
+  return triangular_solve(it, first, computation.operand_shape(it, 1));
+}
+
+Result<Module> expand_linear_algebra(const Module& module, const IsOfLibrary& is_of_library) {
   return replace_instructions(module,
-                              [](const Computation& computation, const Instruction& it) -> std::optional<Replacement> {
+                              [&](const Computation& computation, const Instruction& it) -> std::optional<Replacement> {
                                 if (!is_expanded(it)) return std::nullopt;
-                                const Shape& first = computation.operand_shape(it, 0);
-                                return Replacement{it.opcode == Opcode::Cholesky
-                                                       ? cholesky(it, first)
-                                                       : triangular_solve(it, first, computation.operand_shape(it, 1)),
-                                                   it.operands};
+                                if (!is_of_library || !is_of_library(computation, it))
+                                  return Replacement{linear_algebra_loops(computation, it), it.operands};
+                                if (it.opcode == Opcode::TriangularSolve) return std::nullopt;
+                                return Replacement{library_cholesky(it, computation.operand_shape(it, 0)), it.operands};
                               });
 }
 

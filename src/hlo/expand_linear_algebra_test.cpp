@@ -109,7 +109,9 @@ TEST(ExpandLinearAlgebra, FactorsAreTheInterpreters) {
     const bool lower = random.below(2) == 0;
     const std::string shape = fmt::format("{}[{}{},{}]", type, batch == 1 ? "" : fmt::format("{},", batch), n, n);
     const std::string text = fmt::format(
-        "HloModule m\nENTRY e {{\n  a = {0} parameter(0)\n  ROOT r = {0} cholesky(a), lower={1}\n}}\n", shape, lower);
+        "HloModule m\nENTRY e {{\n  a = {0} parameter(0)\n  ROOT r "
+        "= {0} cholesky(a), lower={1}\n}}\n",
+        shape, lower);
     const ModulePtr module = parsed(text);
     ASSERT_TRUE(module);
     const Shape operand = module->entry_computation()[0].shape;
@@ -128,8 +130,10 @@ TEST(ExpandLinearAlgebra, SolutionsAreTheInterpreters) {
     const bool left = random.below(2) == 0, lower = random.below(2) == 0, unit = random.below(2) == 0;
     const std::string transpose = std::data({"NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"})[random.below(3)];
     const std::string text = fmt::format(
-        "HloModule m\nENTRY e {{\n  a = {0}[{1},{2},{2}] parameter(0)\n  b = {0}[{1},{3},{4}] parameter(1)\n  ROOT r = "
-        "{0}[{1},{3},{4}] triangular-solve(a, b), left_side={5}, lower={6}, unit_diagonal={7}, transpose_a={8}\n}}\n",
+        "HloModule m\nENTRY e {{\n  a = {0}[{1},{2},{2}] parameter(0)\n  b = "
+        "{0}[{1},{3},{4}] parameter(1)\n  ROOT r = "
+        "{0}[{1},{3},{4}] triangular-solve(a, b), left_side={5}, lower={6}, "
+        "unit_diagonal={7}, transpose_a={8}\n}}\n",
         type, batch, n, left ? n : columns, left ? columns : n, left, lower, unit, transpose);
     const ModulePtr module = parsed(text);
     ASSERT_TRUE(module);
@@ -147,8 +151,9 @@ TEST(ExpandLinearAlgebra, SolutionsAreTheInterpreters) {
 }
 
 TEST(ExpandLinearAlgebra, LeavesWhatHasNoElements) {
-  const ModulePtr module =
-      parsed("HloModule m\nENTRY e {\n  a = f32[3,0,0] parameter(0)\n  ROOT r = f32[3,0,0] cholesky(a)\n}\n");
+  const ModulePtr module = parsed(
+      "HloModule m\nENTRY e {\n  a = f32[3,0,0] parameter(0)\n  ROOT r "
+      "= f32[3,0,0] cholesky(a)\n}\n");
   ASSERT_TRUE(module);
   EXPECT_FALSE(has_linear_algebra(*module));
 }
@@ -168,7 +173,8 @@ std::vector<Literal> values_of(const std::string& text, const std::vector<Litera
 std::string call(const std::string& target, const std::string& operand, const std::string& result,
                  const std::string& config = "") {
   return fmt::format(
-      "HloModule m\nENTRY e {{\n  a = {} parameter(0)\n  ROOT r = {} custom-call(a), custom_call_target=\"{}\"{}\n}}\n",
+      "HloModule m\nENTRY e {{\n  a = {} parameter(0)\n  ROOT r "
+      "= {} custom-call(a), custom_call_target=\"{}\"{}\n}}\n",
       operand, result, target, config.empty() ? "" : ", backend_config={" + config + "}");
 }
 
@@ -219,6 +225,53 @@ TEST(ExpandSolverCalls, LuIsOfTheMatrixWithItsRowsExchanged) {
   }
 }
 
+TEST(ExpandSolverCalls, ReflectorsMultiplyToTheMatrix) {
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    Random random(seed);
+    const std::string type = std::data({"f64", "c128"})[random.below(2)];
+    const int64_t n = one_of<int64_t>(random, {1, 3, 5, 9}), m = n + one_of<int64_t>(random, {0, 1, 4});
+    const int64_t batch = one_of<int64_t>(random, {1, 2});
+    const std::string matrix = fmt::format("{}[{},{},{}]", type, batch, m, n);
+    const std::string factors = fmt::format("{}[{},{}]", type, batch, n);
+    const std::string text = fmt::format(
+        "HloModule m\nENTRY e {{\n  a = {0} parameter(0)\n  c = ({0}, {1}) "
+        "custom-call(a), "
+        "custom_call_target=\"cusolver_geqrf_ffi\"\n  b = {0} "
+        "get-tuple-element(c), index=0\n"
+        "  f = {1} get-tuple-element(c), index=1\n  q = {0} custom-call(b, f), "
+        "custom_call_target=\"cusolver_orgqr_ffi\"\n  ROOT r = ({0}, {0}) "
+        "tuple(b, q)\n}}\n",
+        matrix, factors);
+    const Shape shape = parsed(text)->entry_computation()[0].shape;
+    Normal normal(seed, shape.type);
+    std::vector<Number> a;
+    for (int64_t i = 0; i < shape.element_count(); ++i) a.push_back(normal());
+    const std::vector<Literal> made = values_of(text, {literal(shape, a)});
+    ASSERT_EQ(made.size(), 2U);
+    const auto r = numbers(made[0]), q = numbers(made[1]);
+    const auto at = [&](const std::vector<Number>& of, int64_t b, int64_t i, int64_t j) {
+      return of[static_cast<size_t>((b * m + i) * n + j)];
+    };
+    double worst = 0;
+    for (int64_t b = 0; b < batch; ++b) {
+      for (int64_t j = 0; j < n; ++j) {
+        for (int64_t i = 0; i < m; ++i) {
+          Number sum = 0;
+          for (int64_t k = 0; k <= j; ++k) sum += at(q, b, i, k) * at(r, b, k, j);
+          worst = std::max(worst, std::abs(sum - at(a, b, i, j)));
+        }
+        for (int64_t k = 0; k < n; ++k) {
+          Number sum = 0;
+          for (int64_t i = 0; i < m; ++i) sum += std::conj(at(q, b, i, k)) * at(q, b, i, j);
+          worst = std::max(worst, std::abs(sum - (j == k ? 1.0 : 0.0)));
+        }
+        EXPECT_EQ(at(r, b, j, j).imag(), 0);
+      }
+    }
+    EXPECT_LT(worst, 1e-12) << text;
+  }
+}
+
 TEST(ExpandSolverCalls, TellWhereThereIsNoFactor) {
   const auto singular = parse_value("f32[2,2,2] {{{0, 1}, {0, 2}}, {{1, 2}, {2, 4}}}");
   auto made = values_of(call("cusolver_getrf_ffi", "f32[2,2,2]", "(f32[2,2,2], s32[2,2], s32[2])"), {*singular});
@@ -243,9 +296,39 @@ TEST(ExpandSolverCalls, ExchangesAreAPermutation) {
   EXPECT_EQ(print(*value), "{ {3, 1, 0, 2, 4}, {0, 4, 1, 3, 2} }");
 }
 
+TEST(ExpandSolverCalls, ManyExchangesAreAPermutation) {
+  for (uint64_t seed = 1; seed <= 12; ++seed) {
+    Random random(seed);
+    const int64_t batch = one_of<int64_t>(random, {1, 3}), steps = one_of<int64_t>(random, {1, 63, 64, 65, 130, 200});
+    const int64_t n = steps + one_of<int64_t>(random, {0, 1, 40});
+    const Shape shape = array_shape(ElementType::S32, {batch, steps});
+    Literal pivots(shape);
+    std::vector<int64_t> expected;
+    for (int64_t b = 0; b < batch; ++b) {
+      std::vector<int64_t> order(static_cast<size_t>(n));
+      std::iota(order.begin(), order.end(), 0);
+      for (int64_t k = 0; k < steps; ++k) {
+        const auto pivot = k + static_cast<int64_t>(random.below(static_cast<uint64_t>(n - k)));
+        pivots.set<int64_t>(b * steps + k, pivot);
+        std::swap(order[static_cast<size_t>(k)], order[static_cast<size_t>(pivot)]);
+      }
+      expected.insert(expected.end(), order.begin(), order.end());
+    }
+    const auto module = parsed(call("cu_lu_pivots_to_permutation", fmt::format("s32[{},{}]", batch, steps),
+                                    fmt::format("s32[{},{}]", batch, n)));
+    ASSERT_TRUE(module);
+    const auto value = evaluate(*module, std::vector{pivots});
+    ASSERT_TRUE(value) << value.error().to_string();
+    for (int64_t i = 0; i < batch * n; ++i)
+      ASSERT_EQ(value->get_integer(i), expected[static_cast<size_t>(i)]) << seed << " " << i;
+  }
+}
+
 TEST(ExpandSolverCalls, OthersStayRefused) {
   for (const std::string& text :
-       {call("cusolver_geqrf_ffi", "f32[4,4]", "(f32[4,4], f32[4])"),
+       {call("cusolver_syevd_ffi", "f32[4,4]", "(f32[4,4], f32[4], s32[])"),
+        call("cusolver_geqrf_ffi", "f32[4,3]", "(f32[4,3], f32[4])"),                 // four factors of three columns
+        call("cusolver_orgqr_ffi", "f32[4,3]", "f32[4,3]"),                           // of which factors?
         call("cusolver_potrf_ffi", "f32[4,4]", "(f32[4,4], s32[])"),                  // which triangle?
         call("cusolver_potrf_ffi", "f32[4,3]", "(f32[4,3], s32[])", "lower = true"),  // not square
         call("cusolver_getrf_ffi", "f32[4,3]", "(f32[4,3], s32[4], s32[])"),          // four pivots of three columns

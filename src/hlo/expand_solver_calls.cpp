@@ -39,9 +39,11 @@ bool is_number(const Shape& shape) { return is_complex(shape.type) || is_float(s
 /// All but the last dimensions.
 Dims batch_of(const Shape& shape, size_t last) { return {shape.dims.begin(), shape.dims.end() - last}; }
 
-using Expansion = std::string (*)(const Instruction& it, const Shape& operand);
+using Shapes = std::vector<Shape>;
+using Expansion = std::string (*)(const Instruction& it, const Shapes& operands);
 
-std::string potrf(const Instruction& it, const Shape& operand) {
+std::string potrf(const Instruction& it, const Shapes& operands) {
+  const Shape& operand = operands[0];
   TextBuilder text;
   const bool lower = *is_lower(it);
   const Value given = text.parameter(0, operand);
@@ -58,7 +60,8 @@ std::string potrf(const Instruction& it, const Shape& operand) {
   return text.module(text.tuple({both, text.spread(info, batch_of(operand, 2))}));
 }
 
-std::string getrf(const Instruction&, const Shape& operand) {
+std::string getrf(const Instruction&, const Shapes& operands) {
+  const Shape& operand = operands[0];
   TextBuilder text;
   const Value given = matrices(text, text.parameter(0, operand));
   const LuFactors made = factor_with_pivots(text, given);
@@ -77,7 +80,26 @@ std::string getrf(const Instruction&, const Shape& operand) {
                                  text.reshape(info, batch_of(operand, 2))}));
 }
 
-std::string permutation(const Instruction& it, const Shape& operand) {
+std::string geqrf(const Instruction& it, const Shapes& operands) {
+  TextBuilder text;
+  const Reflectors made = factor_by_reflectors(text, matrices(text, text.parameter(0, operands[0])));
+  const auto as = [&](const Value& value, const Shape& shape) {
+    return text.reshape(text.convert(value, shape.type), shape.dims);
+  };
+  return text.module(text.tuple({as(made.both, it.shape.elements[0]), as(made.factors, it.shape.elements[1])}));
+}
+
+std::string orgqr(const Instruction& it, const Shapes& operands) {
+  TextBuilder text;
+  const Value both = matrices(text, text.parameter(0, operands[0]));
+  const Value given = text.parameter(1, operands[1]);
+  const Value factors = text.reshape(text.convert(given, both.type()), {both.dims()[0], operands[1].dims.back()});
+  const Value made = product_of_reflectors(text, {both, factors});
+  return text.module(text.reshape(text.convert(made, it.shape.type), it.shape.dims));
+}
+
+std::string permutation(const Instruction& it, const Shapes& operands) {
+  const Shape& operand = operands[0];
   TextBuilder text;
   const int64_t batch = operand.element_count() / operand.dims.back();
   const Value pivots = text.reshape(text.parameter(0, operand), {batch, operand.dims.back()});
@@ -86,10 +108,21 @@ std::string permutation(const Instruction& it, const Shape& operand) {
 
 bool is_info(const Shape& shape, const Dims& batch) { return same_shape(shape, array_shape(ElementType::S32, batch)); }
 
-/// How a call of this target is written out; nothing where its operand and result are not those of the target.
-Expansion expansion_of(const Instruction& it, const Shape& operand) {
+bool fits_orgqr(const Instruction& it, const Shapes& operands) {
+  const Shape &matrix = operands[0], &factors = operands[1];
+  return matrix.rank() >= 2 && is_number(matrix) && same_shape(it.shape, matrix) && factors.is_array() &&
+         factors.type == matrix.type && factors.rank() + 1 == matrix.rank() &&
+         batch_of(factors, 1) == batch_of(matrix, 2) && factors.dims.back() > 0 &&
+         factors.dims.back() <= std::min(matrix.dims.back(), matrix.dims[matrix.dims.size() - 2]);
+}
+
+/// How a call of this target is written out; nothing where its operands and result are not those of the target.
+Expansion expansion_of(const Instruction& it, const Shapes& operands) {
   const std::string_view target = attribute(it, "custom_call_target");
+  if (operands.empty() || operands.size() > 2) return nullptr;
+  const Shape& operand = operands[0];
   if (!operand.is_array() || operand.element_count() == 0) return nullptr;
+  if (operands.size() == 2) return target == "\"cusolver_orgqr_ffi\"" && fits_orgqr(it, operands) ? &orgqr : nullptr;
   const Shape& result = it.shape;
   if (target == "\"cu_lu_pivots_to_permutation\"") {
     const bool fits = operand.type == ElementType::S32 && operand.rank() > 0 && result.is_array() &&
@@ -101,6 +134,14 @@ Expansion expansion_of(const Instruction& it, const Shape& operand) {
   if (elements < 2 || operand.rank() < 2 || !is_number(operand)) return nullptr;
   const Dims batch = batch_of(operand, 2);
   const int64_t rows = operand.dims[batch.size()], columns = operand.dims.back();
+  if (target == "\"cusolver_geqrf_ffi\"") {
+    Dims factors = batch;
+    factors.push_back(std::min(rows, columns));
+    return elements == 2 && same_shape(result.elements[0], operand) &&
+                   same_shape(result.elements[1], array_shape(operand.type, factors))
+               ? &geqrf
+               : nullptr;
+  }
   if (!same_shape(result.elements[0], operand) || !is_info(result.elements[elements - 1], batch)) return nullptr;
   if (target == "\"cusolver_potrf_ffi\"") return elements == 2 && rows == columns && is_lower(it) ? &potrf : nullptr;
   if (target == "\"cusolver_getrf_ffi\"") {
@@ -111,11 +152,16 @@ Expansion expansion_of(const Instruction& it, const Shape& operand) {
   return nullptr;
 }
 
+Shapes shapes_of(const Computation& computation, const Instruction& it) {
+  Shapes shapes;
+  for (size_t i = 0; i < it.operands.size(); ++i) shapes.push_back(computation.operand_shape(it, i));
+  return shapes;
+}
+
 }  // namespace
 
 bool is_solver_call(const Computation& computation, const Instruction& it) {
-  return it.opcode == Opcode::CustomCall && it.operands.size() == 1 &&
-         expansion_of(it, computation.operand_shape(it, 0)) != nullptr;
+  return it.opcode == Opcode::CustomCall && expansion_of(it, shapes_of(computation, it)) != nullptr;
 }
 
 bool has_solver_calls(const Module& module) {
@@ -125,13 +171,27 @@ bool has_solver_calls(const Module& module) {
   });
 }
 
-Result<Module> expand_solver_calls(const Module& module) {
-  return replace_instructions(module,
-                              [](const Computation& computation, const Instruction& it) -> std::optional<Replacement> {
-                                if (!is_solver_call(computation, it)) return std::nullopt;
-                                const Shape& operand = computation.operand_shape(it, 0);
-                                return Replacement{expansion_of(it, operand)(it, operand), it.operands};
-                              });
+std::string solver_call_loops(const Computation& computation, const Instruction& it) {
+  const Shapes operands = shapes_of(computation, it);
+  return expansion_of(it, operands)(it, operands);
+}
+
+std::optional<SolverFactor> solver_factor(const Computation& computation, const Instruction& it) {
+  if (!is_solver_call(computation, it)) return std::nullopt;
+  const Expansion expansion = expansion_of(it, shapes_of(computation, it));
+  using Kind = SolverFactor::Kind;
+  if (expansion == &potrf) return SolverFactor{Kind::Cholesky, *is_lower(it)};
+  if (expansion == &getrf) return SolverFactor{Kind::Lu};
+  if (expansion == &geqrf) return SolverFactor{Kind::Qr};
+  return expansion == &orgqr ? std::optional(SolverFactor{Kind::Orthogonal}) : std::nullopt;
+}
+
+Result<Module> expand_solver_calls(const Module& module, const IsOfLibrary& is_of_library) {
+  return replace_instructions(
+      module, [&](const Computation& computation, const Instruction& it) -> std::optional<Replacement> {
+        if (!is_solver_call(computation, it) || (is_of_library && is_of_library(computation, it))) return std::nullopt;
+        return Replacement{solver_call_loops(computation, it), it.operands};
+      });
 }
 
 }  // namespace strata::hlo

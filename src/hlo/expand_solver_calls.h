@@ -1,6 +1,7 @@
 // Calls of CUDA's libraries that JAX lowers factors of matrices to, in terms of operators.
 #pragma once
 
+#include "hlo/expand_linear_algebra.h"
 #include "hlo/hlo.h"
 
 namespace strata::hlo {
@@ -15,8 +16,21 @@ bool has_solver_calls(const Module& module);
 ///    first column without.
 ///  - cusolver_getrf_ffi, a → (l below u, pivots from 1, info): elimination with partial pivoting (matrix_loops.h).
 ///    info is the number from 1 of the first pivot that is 0, or 0.
+///  - cusolver_geqrf_ffi, a → (r and reflectors, their factors), as LAPACK has them (matrix_loops.h).
+///  - cusolver_orgqr_ffi, these two → the first columns of the reflectors' product.
 ///  - cu_lu_pivots_to_permutation, pivots from 0 → the permutation that these exchanges make.
-/// Those without elements stay. Error where the module is not verified.
-Result<Module> expand_solver_calls(const Module& module);
+/// Those without elements stay, and those that a library computes. Error where the module is not verified.
+Result<Module> expand_solver_calls(const Module& module, const IsOfLibrary& is_of_library = {});
+/// The module that it makes of a call that it knows.
+std::string solver_call_loops(const Computation& computation, const Instruction& it);
+
+/// A factor that a call makes of each matrix.
+struct SolverFactor {
+  enum class Kind : uint8_t { Cholesky, Lu, Qr, Orthogonal };
+  Kind kind = Kind::Cholesky;
+  bool lower = false;  ///< of Cholesky: the triangle
+};
+/// Nothing where the call is none that is known, or no factor.
+std::optional<SolverFactor> solver_factor(const Computation& computation, const Instruction& it);
 
 }  // namespace strata::hlo

@@ -15,6 +15,8 @@ constexpr ElementType kIndex = ElementType::S32;
 
 /// Columns of a block of a matrix that has several.
 constexpr int64_t kBlock = 64;
+/// Exchanges of elements that are one expression.
+constexpr int64_t kExchanges = 64;
 
 int64_t rounded_up(int64_t size, int64_t to) { return (size + to - 1) / to * to; }
 
@@ -42,8 +44,10 @@ Value picked(TextBuilder& text, const Value& of, const Value& at) {
   const Dims dims = rows ? Dims{batch, of.dims()[2]} : Dims{batch};
   const Value places = text.reshape(at, {batch, 1});
   return text.add(array_shape(of.type(), dims),
-                  fmt::format("gather({}, {}), offset_dims={{{}}}, collapsed_slice_dims={{1}}, start_index_map={{1}}, "
-                              "operand_batching_dims={{0}}, start_indices_batching_dims={{0}}, index_vector_dim=1, "
+                  fmt::format("gather({}, {}), offset_dims={{{}}}, "
+                              "collapsed_slice_dims={{1}}, start_index_map={{1}}, "
+                              "operand_batching_dims={{0}}, "
+                              "start_indices_batching_dims={{0}}, index_vector_dim=1, "
                               "slice_sizes={{1,1{}}}",
                               of.name, places.name, rows ? "1" : "", rows ? fmt::format(",{}", dims[1]) : ""));
 }
@@ -51,11 +55,12 @@ Value picked(TextBuilder& text, const Value& of, const Value& at) {
 Value permuted(TextBuilder& text, const Value& of, const Value& at) {
   const Dims& dims = of.dims();
   const Value places = text.reshape(at, {dims[0], dims[1], 1});
-  return text.add(array_shape(of.type(), dims),
-                  fmt::format("gather({}, {}), offset_dims={{2}}, collapsed_slice_dims={{1}}, start_index_map={{1}}, "
-                              "operand_batching_dims={{0}}, start_indices_batching_dims={{0}}, index_vector_dim=2, "
-                              "slice_sizes={{1,1,{}}}",
-                              of.name, places.name, dims[2]));
+  return text.add(array_shape(of.type(), dims), fmt::format("gather({}, {}), offset_dims={{2}}, "
+                                                            "collapsed_slice_dims={{1}}, start_index_map={{1}}, "
+                                                            "operand_batching_dims={{0}}, "
+                                                            "start_indices_batching_dims={{0}}, index_vector_dim=2, "
+                                                            "slice_sizes={{1,1,{}}}",
+                                                            of.name, places.name, dims[2]));
 }
 
 /// With 1 on the diagonal from row `from` on.
@@ -267,21 +272,114 @@ LuFactors factor_with_pivots(TextBuilder& text, const Value& a) {
   return {text.cut(done[0], a.dims()), text.cut(done[1], {batch, steps})};
 }
 
-Value permutation_of(TextBuilder& text, const Value& pivots, int64_t n) {
-  const int64_t batch = pivots.dims()[0];
+namespace {
+
+/// Reflector j, [batch, m, 1], of the columns below the diagonal.
+Value reflector(TextBuilder& text, const Value& column, const Value& j) {
+  const Value rows = text.iota(kIndex, column.dims(), 1);
+  const Value on = text.select(text.compare(rows, j, "EQ"), text.constant(column.type(), 1),
+                               text.spread(text.constant(column.type(), 0), column.dims()));
+  return text.select(text.compare(rows, j, "GT"), column, on);
+}
+
+/// of - factor · v · vᴴ · of, with v: [batch, m].
+Value reflected(TextBuilder& text, const Value& of, const Value& v, const Value& factor) {
+  const Dims& dims = of.dims();
+  const Value row = text.product(text.reshape(text.conjugate(v), {dims[0], 1, dims[1]}), of);
+  const Value scaled = text.binary("multiply", v, text.broadcast(factor, v.dims(), {0}));
+  const Value across = text.broadcast(text.reshape(row, {dims[0], dims[2]}), dims, {0, 2});
+  return text.binary("subtract", of, text.binary("multiply", text.broadcast(scaled, dims, {0, 1}), across));
+}
+
+Value sum_of_squares(TextBuilder& text, const Value& of) {
+  const Dims& dims = of.dims();
+  const Value product =
+      text.product(text.reshape(text.conjugate(of), {dims[0], 1, dims[1]}), text.reshape(of, {dims[0], dims[1], 1}));
+  return text.real(text.reshape(product, {dims[0]}));
+}
+
+}  // namespace
+
+// As LAPACK: a reflector's factor is 0 where the column has nothing below the diagonal and is real on it.
+Reflectors factor_by_reflectors(TextBuilder& text, const Value& a) {
+  const int64_t batch = a.dims()[0], steps = std::min(a.dims()[1], a.dims()[2]);
   const auto step = [&](TextBuilder& body, const Value& j, const Values& state) -> Values {
-    const Value& order = state[0];
-    const Value zero = number(body, 0), index = body.iota(kIndex, order.dims(), 1);
-    const auto at = [&](const Value& of) {
-      return body.reshape(body.dynamic_slice(of, {zero, j}, {batch, 1}), {batch});
-    };
-    const Value other = at(state[1]);
-    const Value up = body.broadcast(picked(body, order, other), order.dims(), {0});
-    const Value down = body.broadcast(at(order), order.dims(), {0});
-    const Value moved = body.select(body.compare(index, body.broadcast(other, order.dims(), {0}), "EQ"), down, order);
-    return {body.select(body.compare(index, j, "EQ"), up, moved), state[1]};
+    const Value& values = state[0];
+    const Dims& dims = values.dims();
+    const Dims column{dims[0], dims[1]}, each{dims[0]};
+    const ElementType type = values.type();
+    const Value here = column_of(body, values, j), alpha = element_of(body, values, j, j);
+    const Value rows = body.iota(kIndex, column, 1);
+    const Value zero = body.constant(type, 0);
+    const Value below = body.select(body.compare(rows, j, "GT"), here, zero);
+    const Value rest = sum_of_squares(body, below), part = body.real(alpha);
+    const Value real_zero = body.constant(part.type(), 0);
+    const Value size =
+        body.unary("sqrt", body.binary("add", rest, sum_of_squares(body, body.reshape(alpha, {batch, 1}))));
+    const Value beta =
+        body.convert(body.select(body.compare(part, real_zero, "GE"), body.unary("negate", size), size), type);
+    Value none = body.compare(rest, real_zero, "EQ");
+    if (is_complex(type)) none = body.binary("and", none, body.compare(alpha, body.convert(part, type), "EQ"));
+    const Value difference = body.binary("subtract", beta, alpha);
+    const Value factor = body.select(none, zero, body.binary("divide", difference, beta));
+    const Value divisor = body.select(none, body.constant(type, 1), body.unary("negate", difference));
+    const Value v = reflector(body, body.binary("divide", here, body.broadcast(divisor, column, {0})), j);
+    const Value rest_of_matrix = reflected(body, values, v, body.conjugate(factor));
+    const Value on = body.broadcast(body.select(none, alpha, beta), column, {0});
+    const Value made = body.select(body.compare(rows, j, "GT"), v, body.select(body.compare(rows, j, "EQ"), on, here));
+    const Value columns = body.iota(kIndex, dims, 2);
+    const Value right = body.select(body.compare(columns, j, "GT"), rest_of_matrix, values);
+    const Value next = body.select(body.compare(columns, j, "EQ"), body.broadcast(made, dims, {0, 1}), right);
+    const Dims& factors = state[1].dims();
+    const Value number_of_factor = body.iota(kIndex, factors, 1);
+    const Value all =
+        body.select(body.compare(number_of_factor, j, "EQ"), body.broadcast(factor, factors, {0}), state[1]);
+    return {next, all};
   };
-  return text.repeat(pivots.dims()[1], {text.iota(kIndex, {batch, n}, 1), pivots}, step)[0];
+  const Value none = text.spread(text.constant(a.type(), 0), {batch, steps});
+  const Values done = text.repeat(steps, {a, none}, step);
+  return {done[0], done[1]};
+}
+
+Value product_of_reflectors(TextBuilder& text, const Reflectors& reflectors) {
+  const int64_t steps = reflectors.factors.dims()[1];
+  const auto step = [&](TextBuilder& body, const Value& k, const Values& state) -> Values {
+    const Value j = body.binary("subtract", number(body, steps - 1), k);
+    const Value v = reflector(body, column_of(body, state[1], j), j);
+    const Value factor =
+        body.reshape(body.dynamic_slice(state[2], {number(body, 0), j}, {v.dims()[0], 1}), {v.dims()[0]});
+    return {reflected(body, state[0], v, factor), state[1], state[2]};
+  };
+  const Value zeros = text.spread(text.constant(reflectors.both.type(), 0), reflectors.both.dims());
+  return text.repeat(steps, {with_ones(text, zeros, 0), reflectors.both, reflectors.factors}, step)[0];
+}
+
+// Each element's place is followed from the last exchange back to the first: so all elements are computed on their own,
+// and a block of exchanges is one expression.
+Value permutation_of(TextBuilder& text, const Value& pivots, int64_t n) {
+  const int64_t batch = pivots.dims()[0], steps = pivots.dims()[1], block = std::min(kExchanges, steps);
+  const auto traced = [&](TextBuilder& body, Value place, const Value& exchanges, const Value& first) {
+    for (int64_t j = block; j-- > 0;) {
+      const Value here = body.binary("add", first, number(body, j));
+      const Value other = body.broadcast(body.reshape(body.slice(exchanges, 1, j, j + 1), {batch}), {batch, n}, {0});
+      const Value down = body.select(body.compare(place, other, "EQ"), here, place);
+      place = body.select(body.compare(place, here, "EQ"), other, down);
+    }
+    return place;
+  };
+  const Value places = text.iota(kIndex, {batch, n}, 1);
+  if (steps == block) return traced(text, places, pivots, number(text, 0));
+  // What is added exchanges elements with themselves.
+  const int64_t size = rounded_up(steps, block), count = size / block;
+  const Value index = text.iota(kIndex, {batch, size}, 1);
+  const Value all = text.select(text.compare(index, number(text, steps), "LT"), text.pad(pivots, {batch, size}), index);
+  const auto step = [&](TextBuilder& body, const Value& k, const Values& state) -> Values {
+    const Value block_number = body.binary("subtract", number(body, count - 1), k);
+    const Value first = body.binary("multiply", block_number, number(body, block));
+    const Value exchanges = body.dynamic_slice(state[1], {number(body, 0), first}, {batch, block});
+    return {traced(body, state[0], exchanges, first), state[1]};
+  };
+  return text.repeat(count, {places, all}, step)[0];
 }
 
 }  // namespace strata::hlo

@@ -27,6 +27,15 @@ struct LuFactors {
 };
 LuFactors factor_with_pivots(TextBuilder& text, const TextBuilder::Value& a);
 
+/// Of a: [batch, m, n] as q · r.
+struct Reflectors {
+  TextBuilder::Value both;     ///< [batch, m, n]: r on the diagonal and above; below, reflectors without their first 1
+  TextBuilder::Value factors;  ///< [batch, min(m, n)]: of each reflector 1 - factor · v · vᴴ
+};
+Reflectors factor_by_reflectors(TextBuilder& text, const TextBuilder::Value& a);
+/// The first columns of the product of these reflectors, as many as `both` has: q.
+TextBuilder::Value product_of_reflectors(TextBuilder& text, const Reflectors& reflectors);
+
 /// s32[batch, n]: 0 … n - 1 with the first exchanged with element pivots[0] of them, the second with pivots[1] …, of
 /// pivots: s32[batch, k].
 TextBuilder::Value permutation_of(TextBuilder& text, const TextBuilder::Value& pivots, int64_t n);

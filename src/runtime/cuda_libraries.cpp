@@ -10,6 +10,7 @@
 #include "runtime/cublas_lt.h"
 #include "runtime/cudnn.h"
 #include "runtime/cufft.h"
+#include "runtime/cusolver.h"
 #include "runtime/nv_jit_link.h"
 #include "runtime/own_file.h"
 #include "support/trusted_path.h"
@@ -182,6 +183,8 @@ std::vector<CudaLibraryProbe> probe_cuda_libraries() {
   add("cuBLASLt", cublas_lt_version());
   add("cuDNN", cudnn_version());
   add("cuFFT", cufft_version());
+  add("cuSOLVER", cusolver_version());
+  add("cuBLAS", cublas_version());
   return probes;
 }
 

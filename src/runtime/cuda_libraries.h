@@ -82,7 +82,7 @@ struct CudaLibraryProbe {
   std::string version;
   std::string missing;
 };
-/// NVRTC, nvJitLink, cuBLASLt, cuDNN and cuFFT.
+/// NVRTC, nvJitLink, cuBLASLt, cuDNN, cuFFT, cuSOLVER and cuBLAS.
 std::vector<CudaLibraryProbe> probe_cuda_libraries();
 /// "NVRTC 13.0, nvJitLink 13.0, cuBLASLt 13.1.0; missing: cuDNN (libcudnn.so.9) was not found".
 std::string describe(const std::vector<CudaLibraryProbe>& libraries);

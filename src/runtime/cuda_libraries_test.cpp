@@ -61,15 +61,21 @@ TEST(CudaLibraries, EachIsThereOrSaysWhyNot) {
   setenv("STRATA_CUBLAS_LT", STRATA_BINARY_DIR "/lib/libfake_cublas_lt.so", 1);
   setenv("STRATA_CUDNN", "/nowhere/libcudnn.so", 1);
   setenv("STRATA_CUFFT", STRATA_BINARY_DIR "/lib/libfake_cufft.so", 1);
+  setenv("STRATA_CUSOLVER", STRATA_BINARY_DIR "/lib/libfake_cusolver.so", 1);
+  setenv("STRATA_CUBLAS", "/nowhere/libcublas.so", 1);
   const auto probes = probe_cuda_libraries();
   unsetenv("STRATA_CUFFT");
+  unsetenv("STRATA_CUSOLVER");
+  unsetenv("STRATA_CUBLAS");
   unsetenv("STRATA_CUBLAS_LT");
   unsetenv("STRATA_CUDNN");
-  ASSERT_EQ(probes.size(), 5U);
+  ASSERT_EQ(probes.size(), 7U);
   EXPECT_EQ(probes[1].name, "nvJitLink");
   EXPECT_EQ(probes[1].missing, "");
   EXPECT_EQ(probes[2].version, "13.1.0");
   EXPECT_EQ(probes[4].version, "12.0.0");
+  EXPECT_EQ(probes[5].version, "12.0.0");
+  EXPECT_EQ(probes[6].missing, "cuBLAS (/nowhere/libcublas.so) cannot be loaded");
   EXPECT_EQ(probes[3].missing, "cuDNN (/nowhere/libcudnn.so) cannot be loaded");
   EXPECT_EQ(describe({{"A", "1.2", ""}, {"B", "", "B is gone"}, {"C", "3", ""}, {"D", "", "D is lost"}}),
             "A 1.2, C 3; missing: B is gone; D is lost");

@@ -60,7 +60,9 @@ std::vector<Finding> examine_machine() {
       {"libnvJitLink.so", "cubins of HLO kernels (without it: the driver compiles them when they are loaded)"},
       {"libcublasLt.so", "matrix products by the library (without it: generated kernels)"},
       {"libcudnn.so", "convolutions by the library (without it: generated kernels)"},
-      {"libcufft.so", "Fourier transforms on the GPU (without it: on the host)"}};
+      {"libcufft.so", "Fourier transforms on the GPU (without it: on the host)"},
+      {"libcusolver.so", "factors of matrices by the library (without it: generated loops)"},
+      {"libcublas.so", "triangular solves by the library (without it: generated loops)"}};
   const std::vector<CudaLibraryProbe> probes = probe_cuda_libraries();
   for (size_t i = 0; i < probes.size(); ++i) {
     findings.push_back(

@@ -29,6 +29,7 @@ GpuDevice::~GpuDevice() {
   products_.reset();
   convolutions_.reset();
   ffts_.reset();
+  solvers_.reset();
   if (stream_ != nullptr) driver_.destroy_stream(stream_);
   if (context_ != nullptr) driver_.context_release(device_);
 }
@@ -60,6 +61,14 @@ Result<std::unique_ptr<PreparedWork>> GpuDevice::prepare(const LibraryWork& work
       STRATA_TRY(ffts_, FftLibrary::open(driver_));
     }
     return strata::prepare(*ffts_, *fft);
+  }
+  const auto* factor = std::get_if<MatrixFactor>(&work);
+  const auto* solve = std::get_if<MatrixSolve>(&work);
+  if (factor != nullptr || solve != nullptr) {
+    if (!solvers_) {
+      STRATA_TRY(solvers_, SolverLibrary::open(driver_));
+    }
+    return factor != nullptr ? strata::prepare(*solvers_, *factor) : strata::prepare(*solvers_, *solve);
   }
   if (!convolutions_) {
     STRATA_TRY(convolutions_, ConvolutionLibrary::open());

@@ -49,6 +49,7 @@ class GpuDevice {
   mutable std::unique_ptr<ProductLibrary> products_;
   mutable std::unique_ptr<ConvolutionLibrary> convolutions_;
   mutable std::unique_ptr<FftLibrary> ffts_;
+  mutable std::unique_ptr<SolverLibrary> solvers_;
 };
 
 /// A point of the device's stream; the device must outlive it.

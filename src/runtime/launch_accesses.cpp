@@ -59,9 +59,10 @@ Touched touched_by(const GpuStep& step, const Buffers& buffers) {
   };
   if (const GpuLaunch* launch = step.launch()) {
     if (launch->library) {
+      const auto results = static_cast<std::ptrdiff_t>(results_of(*launch->library));
       touched.reads = launch->arguments;
-      if (!accumulates(*launch)) touched.reads.pop_back();
-      touched.writes = {launch->arguments.back()};
+      touched.writes.assign(touched.reads.end() - results, touched.reads.end());
+      if (!accumulates(*launch)) touched.reads.resize(touched.reads.size() - touched.writes.size());
     } else if (launch->classes.empty()) {
       may_write(launch->arguments);
     } else {

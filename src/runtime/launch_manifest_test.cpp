@@ -122,6 +122,43 @@ TEST(LaunchManifest, Transforms) {
   EXPECT_THAT(message(parse_launch_manifest(*print(made))), HasSubstr("impossible sizes"));
 }
 
+TEST(LaunchManifest, FactorsAndSolves) {
+  LaunchManifest made = manifest();
+  GpuLaunch& launch = *made.steps[2].launch();
+  const auto read = [&] {
+    const auto found = parse_launch_manifest(*print(made));
+    EXPECT_TRUE(found) << message(found);
+    return found ? found->steps[2].launch()->library : std::nullopt;
+  };
+  MatrixFactor factor{FactorKind::Cholesky, {true, true}, 6, 6, 3, 0, true, true};
+  launch.library = factor;  // the matrices, the factors, the numbers that say where there is none
+  EXPECT_EQ(launch.arguments.size(), arguments_of(factor));
+  EXPECT_EQ(read(), launch.library);
+  EXPECT_EQ(describe(LibraryWork(factor)), "Cholesky c128 3 of 6×6, upper, together");
+  factor.rows = 7;
+  launch.library = factor;
+  EXPECT_THAT(message(parse_launch_manifest(*print(made))), HasSubstr("a factor of matrices of 7×6 needs square ones"));
+  const MatrixSolve solve{{false, true}, 6, 4, 3, true, false, true, MatrixSolve::Operation::Adjoint, false};
+  launch.library = solve;
+  EXPECT_EQ(read(), launch.library);
+  EXPECT_EQ(describe(LibraryWork(solve)), "right solve c64 3 of 6 for 4, lower, adjoint, unit");
+  factor = {FactorKind::Lu, {}, 7, 6};
+  launch.library = factor;
+  EXPECT_THAT(message(parse_launch_manifest(*print(made))), HasSubstr("3 arguments in place of 4"));
+  launch.arguments = {"Y", "W", "X", "O"};
+  EXPECT_EQ(read(), launch.library);
+  factor.kind = FactorKind::Orthogonal;
+  launch.library = factor;
+  EXPECT_THAT(message(parse_launch_manifest(*print(made))), HasSubstr("of 7×6 has 0 reflectors"));
+  factor.reflectors = 5;
+  launch.library = factor;
+  launch.arguments = {"Y", "W", "O"};
+  EXPECT_EQ(read(), launch.library);
+  factor.columns = 0;
+  launch.library = factor;
+  EXPECT_THAT(message(parse_launch_manifest(*print(made))), HasSubstr("work on matrices has columns=0"));
+}
+
 TEST(LaunchManifest, ProductsOfBytes) {
   LaunchManifest made = manifest();
   MatrixProduct product = *made.steps[2].launch()->product();
@@ -165,7 +202,7 @@ TEST(LaunchManifest, MistakesInWorkOfLibrariesAreErrors) {
     EXPECT_NE(text.find(from), std::string::npos) << from;
     return message(parse_launch_manifest(text.replace(text.find(from), from.size(), to)));
   };
-  EXPECT_THAT(with("\"cudnn\"", "\"cusolver\""), HasSubstr("'cusolver' is no library that launches can name"));
+  EXPECT_THAT(with("\"cudnn\"", "\"cusparse\""), HasSubstr("'cusparse' is no library that launches can name"));
   EXPECT_THAT(with("\"filter_height\": 3", "\"filter_height\": 0"), HasSubstr("a convolution has filter_height=0"));
   EXPECT_THAT(with("\"filter_height\": 3", "\"filter_height\": 10"), HasSubstr("filters larger than its images"));
   EXPECT_THAT(with("\"padding\": 1", "\"padding\": -1"), HasSubstr("a convolution has padding=-1"));

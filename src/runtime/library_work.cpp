@@ -5,7 +5,8 @@
 namespace strata {
 
 std::string_view library_of(const LibraryWork& work) {
-  constexpr std::array<std::string_view, 3> names{"cuBLASLt", "cuDNN", "cuFFT"};  // in the order of the types
+  // In the order of the types.
+  constexpr std::array<std::string_view, 5> names{"cuBLASLt", "cuDNN", "cuFFT", "cuSOLVER", "cuBLAS"};
   return names[work.index()];
 }
 
@@ -15,6 +16,17 @@ std::string describe(const LibraryWork& work) {
 
 size_t arguments_of(const LibraryWork& work) {
   return std::visit([](const auto& one) { return one.arguments(); }, work);
+}
+
+size_t results_of(const LibraryWork& work) {
+  if (const auto* factor = std::get_if<MatrixFactor>(&work)) return factor->results();
+  return 1;
+}
+
+std::optional<size_t> overwritten_argument(const LibraryWork& work) {
+  if (std::holds_alternative<MatrixFactor>(work)) return 0;
+  if (std::holds_alternative<MatrixSolve>(work)) return 1;
+  return std::nullopt;
 }
 
 }  // namespace strata

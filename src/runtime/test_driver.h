@@ -12,7 +12,7 @@
 
 namespace strata {
 
-/// The fake driver, cuBLASLt, cuDNN and cuFFT for the time of a test, and a folder of its own.
+/// The fake driver, cuBLASLt, cuDNN, cuFFT, cuSOLVER and cuBLAS for the time of a test, and a folder of its own.
 class FakeDriverTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -20,11 +20,13 @@ class FakeDriverTest : public testing::Test {
     setenv("STRATA_CUBLAS_LT", STRATA_BINARY_DIR "/lib/libfake_cublas_lt.so", 1);
     setenv("STRATA_CUDNN", STRATA_BINARY_DIR "/lib/libfake_cudnn.so", 1);
     setenv("STRATA_CUFFT", STRATA_BINARY_DIR "/lib/libfake_cufft.so", 1);
+    setenv("STRATA_CUSOLVER", STRATA_BINARY_DIR "/lib/libfake_cusolver.so", 1);
+    setenv("STRATA_CUBLAS", STRATA_BINARY_DIR "/lib/libfake_cublas.so", 1);
   }
   void TearDown() override {
-    for (const char* variable :
-         {"STRATA_CUDA_DRIVER", "STRATA_FAKE_CUDA_SCRIPT", "STRATA_FAKE_CUDA_DEVICES", "STRATA_FAKE_CUDA_LOOPS",
-          "STRATA_CUBLAS_LT", "STRATA_FAKE_CUBLAS_LT", "STRATA_CUDNN", "STRATA_FAKE_CUDNN", "STRATA_CUFFT"})
+    for (const char* variable : {"STRATA_CUDA_DRIVER", "STRATA_FAKE_CUDA_SCRIPT", "STRATA_FAKE_CUDA_DEVICES",
+                                 "STRATA_FAKE_CUDA_LOOPS", "STRATA_CUBLAS_LT", "STRATA_FAKE_CUBLAS_LT", "STRATA_CUDNN",
+                                 "STRATA_FAKE_CUDNN", "STRATA_CUFFT", "STRATA_CUSOLVER", "STRATA_CUBLAS"})
       unsetenv(variable);
   }
   static void use(const std::string& library) {

@@ -22,6 +22,8 @@
 // $STRATA_FAKE_CUDA_DEVICES how many GPUs there are.
 #include <unistd.h>
 
+#include <array>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -349,6 +351,17 @@ int cuMemsetD16Async(CudaPointer to, unsigned short value, size_t count, CudaStr
 int cuMemsetD32Async(CudaPointer to, unsigned value, size_t count, CudaStream stream) {
   return fill_with(to, value, count, stream);
 }
+/// What the kernel of runtime/matrix_pointers.cpp does.
+static void write_addresses(const char*, void** arguments) {
+  std::array<uint64_t, 6> values{};
+  for (size_t i = 0; i < values.size(); ++i) values[i] = *static_cast<uint64_t*>(arguments[i]);
+  auto* const to = reinterpret_cast<uint64_t*>(values[0]);
+  const uint64_t count = values[5];
+  for (uint64_t i = 0; i < count; ++i) {
+    to[i] = values[1] + i * values[2];
+    to[count + i] = values[3] + i * values[4];
+  }
+}
 int cuModuleLoadData(CudaModule* made, const void* image) {
   if (sticky != 0) return sticky;
   std::string text = static_cast<const char*>(image);
@@ -362,6 +375,10 @@ int cuModuleLoadData(CudaModule* made, const void* image) {
   int refusal = 0;
   if (text.find("call.uni cudaGraphSetConditional") != std::string::npos) {
     module->script[""].push_back({.verb = "tell"});
+  } else if (text.find(".entry matrix_pointers(") != std::string::npos) {
+    char address[32];
+    std::snprintf(address, sizeof address, "%zx", reinterpret_cast<size_t>(&write_addresses));
+    module->script[""].push_back({.verb = "call", .argument = 6, .text = address});
   } else if (!parse(text, *module, refusal))
     return kInvalidImage;
   if (refusal != 0) return refusal;

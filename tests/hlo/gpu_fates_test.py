@@ -162,6 +162,37 @@ def call_of(target):
 
 # Modules that show a row's fate of its operator. Those of `nothing` are negations, with the operator in between.
 # Operators on elements, and what is refused whatever it is given, are added by shown().
+
+def cholesky(n):
+    return entry(f"x = f32[{n},{n}] parameter(0)", f"r = f32[{n},{n}] cholesky(x), lower=true")
+
+
+def triangular_solve(n):
+    return entry(f"a = f32[{n},{n}] parameter(0)", f"b = f32[{n},8] parameter(1)",
+                 f"r = f32[{n},8] triangular-solve(a, b), left_side=true, lower=true, unit_diagonal=false, "
+                 "transpose_a=NO_TRANSPOSE")
+
+
+def potrf(n):
+    return entry(f"x = f32[{n},{n}] parameter(0)", f"r = (f32[{n},{n}], s32[]) custom-call(x), "
+                 'custom_call_target="cusolver_potrf_ffi", backend_config={lower = true}')
+
+
+def getrf(n):
+    return entry(f"x = f32[{n},{n}] parameter(0)", f"r = (f32[{n},{n}], s32[{n}], s32[]) custom-call(x), "
+                 'custom_call_target="cusolver_getrf_ffi"')
+
+
+def geqrf(n):
+    return entry(f"x = f32[{n},{n}] parameter(0)", f"r = (f32[{n},{n}], f32[{n}]) custom-call(x), "
+                 'custom_call_target="cusolver_geqrf_ffi"')
+
+
+def orgqr(n):
+    return entry(f"x = f32[{n},{n}] parameter(0)", f"t = f32[{n}] parameter(1)", f"r = f32[{n},{n}] custom-call(x, t), "
+                 'custom_call_target="cusolver_orgqr_ffi"')
+
+
 SHOWN = {
     ("parameter", "nothing"): [NEGATED],
     ("tuple", "nothing"): [entry(X, "t = (f32[4,64], f32[4,64]) tuple(x, x)",
@@ -257,12 +288,10 @@ SHOWN = {
     ("rng-bit-generator", "rewritten"): [
         entry("s = u64[2] parameter(0)", f"r = (u64[2], u32[64]) rng-bit-generator(s), algorithm={algorithm}")
         for algorithm in ("rng_default", "rng_philox", "rng_three_fry")],
-    ("cholesky", "rewritten"): [entry(f"x = f32[{n},{n}] parameter(0)", f"r = f32[{n},{n}] cholesky(x), lower=true")
-                                for n in (8, 200)],
-    ("triangular-solve", "rewritten"): [
-        entry(f"a = f32[{n},{n}] parameter(0)", f"b = f32[{n},8] parameter(1)",
-              f"r = f32[{n},8] triangular-solve(a, b), left_side=true, lower=true, unit_diagonal=false, "
-              "transpose_a=NO_TRANSPOSE") for n in (8, 200)],
+    ("cholesky", "library"): [cholesky(600)],
+    ("cholesky", "rewritten"): [cholesky(8), (cholesky(200), "--no-libraries")],
+    ("triangular-solve", "library"): [triangular_solve(600)],
+    ("triangular-solve", "rewritten"): [triangular_solve(8), (triangular_solve(200), "--no-libraries")],
     ("fft", "library"): [FFT],
     ("fft", "host"): [(FFT, "--no-libraries")],
     ("batch-norm-inference", "rewritten"): [
@@ -276,14 +305,12 @@ SHOWN = {
         entry("x = f32[64] parameter(0)", 'r = (f32[8], s32[8]) custom-call(x), custom_call_target="TopK"'),
         *(call_of(target) for target in ("Sharding", "LayoutConstraint", "MoveToHost", "MoveToDevice",
                                          "annotate_device_placement"))],
+    ("custom-call", "library"): [potrf(600), getrf(600), geqrf(600), orgqr(600)],
     ("custom-call", "rewritten"): [
-        entry("x = f32[8,8] parameter(0)", 'r = (f32[8,8], s32[]) custom-call(x), '
-              'custom_call_target="cusolver_potrf_ffi", backend_config={lower = true}'),
-        entry("x = f32[8,8] parameter(0)", 'r = (f32[8,8], s32[8], s32[]) custom-call(x), '
-              'custom_call_target="cusolver_getrf_ffi"'),
+        *((call(200), "--no-libraries") for call in (potrf, getrf, geqrf, orgqr)), potrf(8), getrf(8),
         entry("x = s32[8] parameter(0)", 'r = s32[8] custom-call(x), '
               'custom_call_target="cu_lu_pivots_to_permutation"')],
-    ("custom-call", "refused"): [call_of(target) for target in ("xla_ffi_python_gpu_callback", "cusolver_geqrf_ffi",
+    ("custom-call", "refused"): [call_of(target) for target in ("xla_ffi_python_gpu_callback", "cusolver_gesvd_ffi",
                                                                 "cusolver_syevd_ffi")],
 }
 
@@ -320,12 +347,13 @@ def fate_of(module, *options):
         return "refused", set()
     if done.returncode != 0:
         return f"an error: {done.stderr}", set()
-    said = re.findall(r"^ +(emitter|interpreter|loop|cuBLASLt|cuDNN|cuFFT)  +([^:\n]*)", done.stdout, re.MULTILINE)
+    said = re.findall(r"^ +(emitter|interpreter|loop|cuBLASLt|cuDNN|cuFFT|cuSOLVER|cuBLAS)  +([^:\n]*)",
+                      done.stdout, re.MULTILINE)
     steps = {step for step, _ in said}
     kinds = {kind_of(what) for step, what in said if step == "emitter"}
     if "interpreter" in steps:
         return "host", kinds
-    if steps & {"cuBLASLt", "cuDNN", "cuFFT"}:
+    if steps & {"cuBLASLt", "cuDNN", "cuFFT", "cuSOLVER", "cuBLAS"}:
         return "library", kinds
     return ("loop" if "loop" in steps else "kernel" if steps else "nothing"), kinds
 
@@ -398,7 +426,7 @@ class GpuFates(unittest.TestCase):
         self.assertEqual(wrong, [])
 
     def test_what_is_wrong_is_found(self):
-        lacks = self.document.replace("`cholesky`, ", "", 1)
+        lacks = self.document.replace("`cholesky`, ", "")
         self.assertNotEqual(lacks, self.document)
         self.assertIn("cholesky is in no row", complaints(lacks, self.names, self.modules))
         more = self.document.replace("`cholesky`, ", "`cholesky`, `qr`, ", 1)

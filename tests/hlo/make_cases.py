@@ -243,6 +243,9 @@ CASES = {
         for algorithm in (lax.RandomAlgorithm.RNG_DEFAULT, lax.RandomAlgorithm.RNG_THREE_FRY)
         for shape, dtype in (((9, ), np.uint32), ((3, 4), np.uint64), ((3, 5, 1), np.uint8), ((2, 3), np.uint16))],
                     np.array([81985529216486895, 2**64 - 2], np.uint64)),
+    "qr_cuda": (lambda a, b: (jnp.linalg.qr(a), jnp.linalg.qr(b, mode="complete"), jnp.linalg.qr(b.T, mode="r")),
+                f32(2, 5, 3), f32(5, 3)),
+    "qr_complex_cuda": (lambda a: jnp.linalg.qr(a), c64(5, 3)),
 }
 
 NAMES = {"bool": "pred", "int4": "s4", "uint4": "u4", "float8_e4m3fn": "f8e4m3fn", "float8_e5m2": "f8e5m2",

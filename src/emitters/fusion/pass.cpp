@@ -75,6 +75,9 @@ class Fuser {
   /// What a group takes as one kernel.
   KernelTime time_of(const Group& group) {
     work_.instructions_rated += static_cast<int64_t>(group.size());
+    // What a library gives of several arrays is no kernel.
+    const hlo::Instruction& first = computation_[*group.begin()];
+    if (first.opcode == Opcode::Call && first.shape.is_tuple()) return {};
     const std::vector<ArrayValue> outputs = outputs_of(group);
     const bool in_place = updates_in_place(group, outputs);
     return ratings_.of_group(kernels_->describe(group, outputs, in_place), [&] {

@@ -2,12 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <numeric>
 #include <set>
 
 #include "emitters/fusion/pass.h"
 #include "emitters/kinds/product/product.h"
 #include "emitters/library/call_plan.h"
+#include "emitters/library/solvers.h"
 #include "hlo/inline_calls.h"
+#include "hlo/source_of.h"
 #include "superopt/codegen/libraries.h"
 
 namespace strata::emitters {
@@ -188,7 +191,7 @@ class Rewriter {
   LibraryCalls run() {
     result_.module = module_;
     for (size_t i = 0; i < from_.instructions.size(); ++i) consider(static_cast<InstructionId>(i));
-    if (plans_.empty()) return std::move(result_);
+    if (plans_.empty() && solvers_.empty()) return std::move(result_);
     rewrite();
     result_.module = hlo::extract_module(result_.module, entry_);
     return std::move(result_);
@@ -197,6 +200,18 @@ class Rewriter {
  private:
   void consider(InstructionId id) {
     const Instruction& it = from_[id];
+    // What is left of factors and solves is the libraries'; a cholesky has become a call of one before.
+    const auto plan_of_solver = it.opcode == Opcode::Cholesky ? std::nullopt : plan_solver(from_, it, target_);
+    if (const auto& plan = plan_of_solver) {
+      const double microseconds = solver_microseconds(from_, it, *plan, target_);
+      result_.calls[it.name] = {plan->work,
+                                {},
+                                microseconds,
+                                fmt::format("{:.3g} µs by the model; loops would take {:.3g}", microseconds,
+                                            loops_microseconds(from_, it, target_))};
+      solvers_.insert(id);
+      return;
+    }
     const bool transforms = it.opcode == Opcode::Fft;
     if (it.opcode != Opcode::Dot && it.opcode != Opcode::Convolution && !transforms) return;
     Result<CallPlan> plan = transforms                 ? plan_transform(from_, users_, id)
@@ -267,7 +282,9 @@ class Rewriter {
     const double kernel = microseconds_of(std::move(whole), "product");
     if (kernel >= library) return false;
     result_.kept[it.name] = fmt::format(
-        "a kernel that reads each weight once takes {:.3g} µs by the model, a library {:.3g}", kernel, library);
+        "a kernel that reads each weight once takes {:.3g} µs by "
+        "the model, a library {:.3g}",
+        kernel, library);
     return true;
   }
 
@@ -287,6 +304,10 @@ class Rewriter {
         moved_.push_back(add_call(plan->second));
         continue;
       }
+      if (solvers_.contains(id)) {
+        moved_.push_back(add_solver(from_[id]));
+        continue;
+      }
       Instruction copy = from_[id];
       for (InstructionId& operand : copy.operands) operand = moved_[static_cast<size_t>(operand)];
       moved_.push_back(static_cast<InstructionId>(entry_.instructions.size()));
@@ -294,6 +315,84 @@ class Rewriter {
     }
     for (const InstructionId id : from_.parameters) entry_.parameters.push_back(moved_[static_cast<size_t>(id)]);
     entry_.root = moved_[static_cast<size_t>(from_.root)];
+  }
+
+  /// Row-major.
+  InstructionId laid_out(InstructionId id) {
+    const hlo::Shape shape = hlo::array_shape(entry_[id].shape.type, entry_[id].shape.dims);
+    if (entry_[id].shape == shape) return id;
+    return add({entry_[id].name + ".laid_out", Opcode::Copy, shape, {id}, {}, hlo::NoAttributes{}, {}});
+  }
+
+  InstructionId with_exchanged_dimensions(InstructionId id) {
+    const hlo::Shape& shape = entry_[id].shape;
+    std::vector<int64_t> order(shape.dims.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::swap(order[order.size() - 2], order.back());
+    return add({entry_[id].name + ".transposed",
+                Opcode::Transpose,
+                permuted(shape, order),
+                {id},
+                {},
+                hlo::DimensionsAttributes{order},
+                {}});
+  }
+
+  /// What the value is the transpose of, matrix by matrix; else nothing.
+  std::optional<InstructionId> transposed_source(InstructionId id) const {
+    const auto [source, leaf] = hlo::source_of(entry_, id, 0);
+    const Instruction& it = entry_[source];
+    if (it.opcode != Opcode::Transpose || !entry_.operand_shape(it, 0).has_default_layout()) return std::nullopt;
+    std::vector<int64_t> order = it.dimensions();
+    if (order.size() < 2) return std::nullopt;
+    std::swap(order[order.size() - 2], order.back());
+    return std::is_sorted(order.begin(), order.end()) ? std::optional(it.operands[0]) : std::nullopt;
+  }
+
+  InstructionId add_solver(const Instruction& it) {
+    std::vector<InstructionId> operands;
+    for (const InstructionId operand : it.operands) operands.push_back(moved_[static_cast<size_t>(operand)]);
+    SolverPlan plan = *plan_solver(from_, it, target_);
+    if (const auto source = transposed_source(operands[0]); source && it.opcode == Opcode::TriangularSolve) {
+      if (const auto other = plan_solver(from_, it, target_, /*transposed=*/true)) {
+        plan = *other;
+        operands[0] = *source;
+      }
+    } else if (plan.transposed) {
+      operands[0] = source ? *source : with_exchanged_dimensions(laid_out(operands[0]));
+    }
+    LibraryCall& call = result_.calls.at(it.name);
+    call.work = plan.work;
+    for (size_t i = 0; i < operands.size(); ++i) {
+      operands[i] = laid_out(operands[i]);
+      call.arguments.push_back(static_cast<int>(i));
+    }
+    const Computation callee = solver_callee(from_, it, plan);
+    const hlo::Shape shape = callee.root_instruction().shape;
+    result_.module.computations.push_back(callee);
+    const auto called = static_cast<hlo::ComputationId>(result_.module.computations.size()) - 1;
+    const auto id = static_cast<InstructionId>(entry_.instructions.size());
+    entry_.instructions.push_back({it.name, Opcode::Call, shape, operands, {called}, hlo::NoAttributes{}, it.location});
+    const bool factors_transposed = plan.transposed && it.opcode != Opcode::TriangularSolve;
+    if (shape == it.shape && !factors_transposed) return id;
+    const auto as_before = [&](InstructionId value, const hlo::Shape& before) {
+      if (entry_[value].shape == before) return value;
+      return add({it.name + ".as_before", Opcode::Copy, before, {value}, {}, hlo::NoAttributes{}, {}});
+    };
+    if (!shape.is_tuple()) return as_before(factors_transposed ? with_exchanged_dimensions(id) : id, it.shape);
+    std::vector<InstructionId> elements;
+    for (size_t i = 0; i < shape.elements.size(); ++i) {
+      InstructionId element = add({it.name + ".element",
+                                   Opcode::GetTupleElement,
+                                   shape.elements[i],
+                                   {id},
+                                   {},
+                                   hlo::TupleIndexAttributes{static_cast<int64_t>(i)},
+                                   {}});
+      if (factors_transposed && i == 0) element = with_exchanged_dimensions(element);
+      elements.push_back(as_before(element, it.shape.elements[i]));
+    }
+    return add({it.name + ".results", Opcode::Tuple, it.shape, elements, {}, hlo::NoAttributes{}, {}});
   }
 
   InstructionId add_call(const CallPlan& plan) {
@@ -342,6 +441,7 @@ class Rewriter {
   const Target& target_;
   LibraryCalls result_;
   std::map<InstructionId, CallPlan> plans_;  ///< by what each computes
+  std::set<InstructionId> solvers_;          ///< factors and solves
   Computation entry_;
   std::vector<InstructionId> moved_;
   std::set<std::string> names_;

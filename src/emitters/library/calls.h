@@ -1,4 +1,4 @@
-// Products, convolutions and Fourier transforms of a module that CUDA's libraries compute.
+// Products, convolutions, Fourier transforms, factors and solves of a module that CUDA's libraries compute.
 #pragma once
 
 #include <map>
@@ -14,6 +14,10 @@ namespace strata::emitters {
 /// Which products and convolutions of a module are steps of CUDA's libraries: none, those that are faster than kernels
 /// by the model, or all that the libraries take.
 enum class LibraryUse { Never, WhereFaster, WherePossible };
+
+/// Whether cuSOLVER and cuBLAS compute factors and solves of matrices, where they take less time than loops: never, as
+/// on the CPU; where they are on this machine; or as if they were where the program will run.
+enum class Solvers : uint8_t { None, WhereFound, Assumed };
 
 /// What one launch of a library computes.
 struct LibraryCall {
@@ -35,8 +39,9 @@ struct LibraryCalls {
 /// Puts each product and convolution of the entry that a library takes, and computes sooner than a kernel of the
 /// emitters would (or any, if `use` says so), into a computation of its own that the entry calls; with it views of its
 /// operands (memory_views.h) and what the library does behind it: a bias, relu, gelu. Operands that lie in no order
-/// which the library takes are transposed by the entry before. Of Fourier transforms there are no kernels. The entry
-/// has no calls yet (hlo/inline_calls.h).
+/// which the library takes are transposed by the entry before. Of Fourier transforms there are no kernels; nor of the
+/// factors and solves that are there still, as hlo::expand_linear_algebra has left them (solvers.h). The entry has no
+/// calls yet (hlo/inline_calls.h).
 LibraryCalls find_library_calls(const hlo::Module& module, const Target& target, LibraryUse use);
 
 /// Products on the types that libraries multiply fastest (narrow_products.h); products of vectors and of single terms

@@ -26,6 +26,13 @@ inline hlo::ModulePtr parsed(const std::string& text) {
   return module ? *module : nullptr;
 }
 
+/// As for a GPU of this machine.
+inline EmitOptions options_with_solvers() {
+  EmitOptions options;
+  options.solvers = Solvers::WhereFound;
+  return options;
+}
+
 /// The program that the fake GPU's kernels belong to: a launch runs the kernel on the CPU.
 inline const EmittedProgram* running = nullptr;
 
@@ -74,12 +81,12 @@ class LibraryCallsTest : public FakeDriverTest {
 
   /// How a module's steps on the fake GPU differ from the interpreter; empty if they do not.
   std::string checked(const hlo::Module& module, uint64_t seed, double slack = 4,
-                      LibraryUse use = LibraryUse::WherePossible) {
+                      LibraryUse use = LibraryUse::WherePossible, hlo::Unit unit = hlo::Unit::Element) {
     libraries_ = 0;
     const auto arguments = hlo::typical_arguments(module.entry_computation(), seed);
     const auto expected = hlo::evaluate(module, arguments);
     if (!expected) return expected.error().to_string();
-    auto program = emit_program(module, {}, use);
+    auto program = emit_program(module, options_with_solvers(), use);
     if (!program) return program.error().to_string();
     steps_ = std::ssize(program->steps);
     for (const ProgramStep& step : program->steps) libraries_ += step.library ? 1 : 0;
@@ -95,7 +102,7 @@ class LibraryCallsTest : public FakeDriverTest {
     running = &(*runner)->program();
     const auto actual = (*runner)->run(arguments);
     if (!actual) return actual.error().to_string();
-    return hlo::difference(*actual, *expected, slack).value_or("");
+    return hlo::difference(*actual, *expected, slack, unit).value_or("");
   }
 
   std::unique_ptr<GpuDevice> device_;
@@ -115,7 +122,7 @@ inline std::vector<int64_t> shuffled(std::vector<int64_t> values, Random& random
 
 /// What the steps of a module are, a library's work as --explain prints it.
 inline std::string explained_work(const std::string& text) {
-  const auto program = emit_program(*parsed(text), {}, LibraryUse::WherePossible);
+  const auto program = emit_program(*parsed(text), options_with_solvers(), LibraryUse::WherePossible);
   if (!program) return program.error().to_string();
   std::string all;
   for (const ProgramStep& step : program->steps) all += (step.library ? describe(step.library->work) : "kernel") + "; ";

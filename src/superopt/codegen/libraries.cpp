@@ -7,6 +7,7 @@
 
 #include "ir/views.h"
 #include "ops/tensor.h"
+#include "superopt/codegen/solver_seconds.h"
 
 namespace strata {
 namespace {
@@ -397,6 +398,8 @@ double fft_seconds(const Fft& fft, const Target& target) {
 double library_seconds(const LibraryWork& work, const Target& target) {
   if (const auto* fft = std::get_if<Fft>(&work)) return fft_seconds(*fft, target);
   if (const auto* product = std::get_if<MatrixProduct>(&work)) return product_seconds(*product, target);
+  if (const auto* factor = std::get_if<MatrixFactor>(&work)) return factor_seconds(*factor, target);
+  if (const auto* solve = std::get_if<MatrixSolve>(&work)) return solve_seconds(*solve, target);
   return convolution_seconds(std::get<Convolution>(work), target);
 }
 

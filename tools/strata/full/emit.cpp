@@ -96,6 +96,7 @@ Result<int> emit(const Options& options) {
   emitters::EmitOptions emit_options;
   emit_options.target = machine_of(*target, cache_folder(options.search.cache, options.search.no_cache));
   emit_options.only = options.only;
+  emit_options.solvers = emitters::Solvers::Assumed;
   const auto libraries = options.no_libraries ? emitters::LibraryUse::Never : emitters::LibraryUse::WhereFaster;
   bool seen = options.dump_after.empty();
   std::vector<std::string> passes;

@@ -165,6 +165,7 @@ Result<Emitted> run_on_gpu(const GpuDevice& device, const hlo::ModuleText& read,
   STRATA_TRY(const std::string architecture, architecture_of(device));
   STRATA_TRY(const Target* target, find_target(architecture));
   emit_options.target = machine_of(*target, cache_folder(options.search.cache, options.search.no_cache));
+  emit_options.solvers = emitters::Solvers::WhereFound;
   std::optional<ResultCache> cache;
   const emitters::LaxOptions lax = measured_lax_options(options.search, cache, device, emit_options, libraries);
   STRATA_TRY(emitters::EmittedProgram program,

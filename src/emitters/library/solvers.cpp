@@ -1,0 +1,257 @@
+#include "emitters/library/solvers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "hlo/counted_loop.h"
+#include "hlo/expand_solver_calls.h"
+#include "hlo/text.h"
+#include "hlo/unroll_loops.h"
+#include "runtime/cusolver.h"
+#include "superopt/codegen/libraries.h"
+
+namespace strata::emitters {
+namespace {
+
+using hlo::Computation;
+using hlo::Instruction;
+using hlo::InstructionId;
+using hlo::Opcode;
+using Transpose = hlo::TriangularSolveAttributes::Transpose;
+
+std::optional<MatrixElement> element_of(hlo::ElementType type) {
+  switch (type) {
+    case hlo::ElementType::F32:
+      return MatrixElement{false, false};
+    case hlo::ElementType::F64:
+      return MatrixElement{true, false};
+    case hlo::ElementType::C64:
+      return MatrixElement{false, true};
+    case hlo::ElementType::C128:
+      return MatrixElement{true, true};
+    default:
+      return std::nullopt;
+  }
+}
+
+/// One call for all matrices of a batch where that is priced less.
+template <class Work>
+void choose_together(Work& work, const Target& target) {
+  Work all = work;
+  all.together = true;
+  if (library_seconds(all, target) < library_seconds(work, target)) work = all;
+}
+
+std::optional<SolverPlan> plan_factor(const hlo::Shape& matrix, const hlo::SolverFactor& factor, const Target& target,
+                                      int64_t reflectors = 0) {
+  const auto element = element_of(matrix.type);
+  if (!element) return std::nullopt;
+  using Kind = hlo::SolverFactor::Kind;
+  MatrixFactor work;
+  work.kind = factor.kind == Kind::Cholesky ? FactorKind::Cholesky
+              : factor.kind == Kind::Lu     ? FactorKind::Lu
+              : factor.kind == Kind::Qr     ? FactorKind::Qr
+                                            : FactorKind::Orthogonal;
+  work.element = *element;
+  work.rows = matrix.dims[matrix.dims.size() - 2];
+  work.columns = matrix.dims.back();
+  work.batch = matrix.element_count() / (work.rows * work.columns);
+  work.reflectors = reflectors;
+  work.upper = factor.lower;
+  const bool has_batches = work.kind == FactorKind::Qr || (work.rows == work.columns && reflectors == 0);
+  if (work.batch > 1 && has_batches) choose_together(work, target);
+  return SolverPlan{work, work.kind != FactorKind::Cholesky};
+}
+
+std::optional<SolverPlan> plan_solve(const hlo::TriangularSolveAttributes& how, const hlo::Shape& matrix,
+                                     const hlo::Shape& sides, const Target& target, bool transposed) {
+  const auto element = element_of(matrix.type);
+  if (!element || sides.type != matrix.type || sides.element_count() == 0) return std::nullopt;
+  const bool real = !element->complex;
+  Transpose operation = how.transpose_a == Transpose::Adjoint && real ? Transpose::Transpose : how.transpose_a;
+  if (transposed && operation == Transpose::Adjoint) return std::nullopt;
+  if (transposed) operation = operation == Transpose::NoTranspose ? Transpose::Transpose : Transpose::NoTranspose;
+  MatrixSolve work;
+  work.element = *element;
+  work.order = matrix.dims.back();
+  work.batch = matrix.element_count() / (work.order * work.order);
+  work.sides = sides.element_count() / work.batch / work.order;
+  work.right = how.left_side;
+  work.upper = how.lower != transposed;
+  work.unit = how.unit_diagonal;
+  work.operation = static_cast<MatrixSolve::Operation>(operation);
+  if (work.batch > 1) choose_together(work, target);
+  return SolverPlan{work, transposed};
+}
+
+hlo::Shape row_major(const hlo::Shape& shape) { return hlo::array_shape(shape.type, shape.dims); }
+
+hlo::Shape with_transposed_matrices(hlo::Shape shape) {
+  std::swap(shape.dims[shape.dims.size() - 2], shape.dims.back());
+  return shape;
+}
+
+std::vector<int64_t> exchange_of_last(size_t rank) {
+  std::vector<int64_t> order(rank);
+  std::iota(order.begin(), order.end(), 0);
+  std::swap(order[rank - 2], order[rank - 1]);
+  return order;
+}
+
+/// Of a computation and what it calls, once: an iteration of a loop is a kernel, and one more for each product and
+/// reduction.
+class LoopPrice {
+ public:
+  LoopPrice(const hlo::Module& module, const Target& target) : module_(module), target_(target) {}
+
+  double seconds(const Computation& computation) const {
+    double sum = 0, elements = 0, bytes = 0;
+    for (size_t i = 0; i < computation.instructions.size(); ++i) {
+      const Instruction& it = computation.instructions[i];
+      if (it.opcode == Opcode::While) {
+        const auto counted = hlo::counted_loop(module_, computation, static_cast<InstructionId>(i));
+        sum += static_cast<double>(counted ? counted->count : 1) * seconds(module_[it.called[1]]);
+      } else if (it.opcode == Opcode::Call) {
+        sum += seconds(module_[it.called[0]]);
+      } else if (it.opcode == Opcode::Dot) {
+        sum += product_seconds(computation, it);
+      } else if (it.opcode == Opcode::Reduce) {
+        sum += target_.kernel_seconds();
+      } else if (it.shape.is_array() && it.opcode != Opcode::Parameter) {
+        const auto count = static_cast<double>(it.shape.element_count());
+        elements += count;
+        bytes = std::max(bytes, count * hlo::byte_width(it.shape.type));
+      }
+    }
+    if (elements == 0) return sum;
+    // What is read and written lies in the L2 cache.
+    return sum + target_.kernel_seconds() + elements / target_.rates.thread_elements +
+           2 * bytes / target_.rates.l2_bandwidth;
+  }
+
+ private:
+  double product_seconds(const Computation& computation, const Instruction& it) const {
+    double terms = 1;
+    const hlo::Shape& left = computation.operand_shape(it, 0);
+    for (const int64_t d : it.as<hlo::DotAttributes>().lhs_contracting) terms *= static_cast<double>(left.dim(d));
+    const auto results = static_cast<double>(it.shape.element_count());
+    const double operations = 2 * results * terms * (hlo::is_complex(it.shape.type) ? 4 : 1);
+    return target_.rates.launch + target_.rates.library_start + operations / (target_.rates.scalar_rate / 2);
+  }
+
+  const hlo::Module& module_;
+  const Target& target_;
+};
+
+}  // namespace
+
+std::optional<SolverPlan> plan_solver(const Computation& computation, const Instruction& it, const Target& target,
+                                      bool transposed) {
+  if (it.operands.empty()) return std::nullopt;
+  const hlo::Shape& matrix = computation.operand_shape(it, 0);
+  if (!matrix.is_array() || matrix.element_count() == 0) return std::nullopt;
+  if (it.opcode == Opcode::Cholesky)
+    return plan_factor(matrix, {hlo::SolverFactor::Kind::Cholesky, it.as<hlo::CholeskyAttributes>().lower}, target);
+  if (it.opcode == Opcode::TriangularSolve)
+    return plan_solve(it.as<hlo::TriangularSolveAttributes>(), matrix, computation.operand_shape(it, 1), target,
+                      transposed);
+  if (it.opcode != Opcode::CustomCall) return std::nullopt;
+  const auto factor = hlo::solver_factor(computation, it);
+  if (!factor) return std::nullopt;
+  const bool orthogonal = factor->kind == hlo::SolverFactor::Kind::Orthogonal;
+  return plan_factor(matrix, *factor, target, orthogonal ? computation.operand_shape(it, 1).dims.back() : 0);
+}
+
+Computation solver_callee(const Computation& computation, const Instruction& it, const SolverPlan& plan) {
+  Computation made;
+  made.name = "library_" + it.name;
+  const auto add = [&](std::string name, Opcode opcode, hlo::Shape shape, std::vector<InstructionId> operands,
+                       hlo::Attributes attributes) {
+    made.instructions.push_back(
+        {std::move(name), opcode, std::move(shape), std::move(operands), {}, std::move(attributes), it.location});
+    return static_cast<InstructionId>(made.instructions.size()) - 1;
+  };
+  std::vector<InstructionId> operands;
+  for (size_t i = 0; i < it.operands.size(); ++i) {
+    const hlo::Shape shape = row_major(computation.operand_shape(it, i));
+    const bool transposed = plan.transposed && i == 0;
+    const InstructionId parameter =
+        add(fmt::format("operand{}", i), Opcode::Parameter, transposed ? with_transposed_matrices(shape) : shape, {},
+            hlo::ParameterAttributes{static_cast<int64_t>(i)});
+    made.parameters.push_back(parameter);
+    operands.push_back(transposed ? add("matrices", Opcode::Transpose, shape, {parameter},
+                                        hlo::DimensionsAttributes{exchange_of_last(shape.dims.size())})
+                                  : parameter);
+  }
+  if (!it.shape.is_tuple()) {
+    made.root = add(it.name, it.opcode, row_major(it.shape), operands, it.attributes);
+    if (plan.transposed && it.opcode != Opcode::TriangularSolve)
+      made.root = add("factors", Opcode::Transpose, with_transposed_matrices(row_major(it.shape)), {made.root},
+                      hlo::DimensionsAttributes{exchange_of_last(it.shape.dims.size())});
+    return made;
+  }
+  std::vector<hlo::Shape> shapes;
+  for (const hlo::Shape& shape : it.shape.elements) shapes.push_back(row_major(shape));
+  const InstructionId call = add(it.name, it.opcode, hlo::tuple_shape(shapes), operands, it.attributes);
+  made.root = call;
+  if (!plan.transposed) return made;
+  std::vector<InstructionId> elements;
+  for (size_t i = 0; i < shapes.size(); ++i)
+    elements.push_back(add(fmt::format("element{}", i), Opcode::GetTupleElement, shapes[i], {call},
+                           hlo::TupleIndexAttributes{static_cast<int64_t>(i)}));
+  shapes[0] = with_transposed_matrices(shapes[0]);
+  elements[0] = add("factors", Opcode::Transpose, shapes[0], {elements[0]},
+                    hlo::DimensionsAttributes{exchange_of_last(shapes[0].dims.size())});
+  made.root = add("results", Opcode::Tuple, hlo::tuple_shape(shapes), elements, hlo::NoAttributes{});
+  return made;
+}
+
+double loops_microseconds(const Computation& computation, const Instruction& it, const Target& target) {
+  const bool call = it.opcode == Opcode::CustomCall;
+  // A call for a Cholesky factor becomes a cholesky first, which costs the same.
+  Instruction factor = it;
+  const auto asked = call ? hlo::solver_factor(computation, it) : std::nullopt;
+  if (asked && asked->kind == hlo::SolverFactor::Kind::Cholesky) {
+    factor.opcode = Opcode::Cholesky;
+    factor.attributes = hlo::CholeskyAttributes{asked->lower};
+    factor.shape = it.shape.elements[0];
+  }
+  const auto module =
+      hlo::parse_module(factor.opcode == Opcode::CustomCall ? hlo::solver_call_loops(computation, factor)
+                                                            : hlo::linear_algebra_loops(computation, factor));
+  if (!module) return 0;
+  std::optional<hlo::Module> unrolled;
+  if (hlo::has_short_loops(**module)) {
+    if (auto made = hlo::unroll_loops(**module)) unrolled = *std::move(made);
+  }
+  const hlo::Module& priced = unrolled ? *unrolled : **module;
+  return 1e6 * LoopPrice(priced, target).seconds(priced.entry_computation());
+}
+
+double solver_microseconds(const Computation& computation, const Instruction& it, const SolverPlan& plan,
+                           const Target& target) {
+  double seconds = library_seconds(plan.work, target);
+  const hlo::Shape& matrix = computation.operand_shape(it, 0);
+  const double moved = 2 * static_cast<double>(matrix.element_count()) * hlo::byte_width(matrix.type);
+  const double kernel = target.kernel_seconds() + moved / target.rates.copy_bandwidth;
+  // The operand is copied to where the result is to be. LU's factors have to be transposed, too, where something other
+  // than a solve reads them; of a cholesky it is seen whether there is a factor.
+  const bool factors = std::holds_alternative<MatrixFactor>(plan.work);
+  return 1e6 * (seconds + kernel + (factors ? kernel : 0));
+}
+
+hlo::IsOfLibrary solver_choice(Solvers solvers, LibraryUse use, const Target& target) {
+  if (use == LibraryUse::Never || solvers == Solvers::None) return {};
+  if (solvers == Solvers::WhereFound && (!open_cusolver() || !open_cublas())) return {};
+  return [target, use](const Computation& computation, const Instruction& it) {
+    const auto plan = plan_solver(computation, it, target);
+    if (!plan) return false;
+    return use == LibraryUse::WherePossible ||
+           solver_microseconds(computation, it, *plan, target) < loops_microseconds(computation, it, target);
+  };
+}
+
+}  // namespace strata::emitters
