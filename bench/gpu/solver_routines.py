@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Times routines of cuSOLVER and cuBLAS alone, and says which of them a CUDA graph holds: solver_routines.py.
 
-Needs PyTorch with CUDA. Of f32, column by column: what src/runtime/matrix_solver.cpp calls, and what qr, eigh and svd
-would. Each is recorded by stream capture as src/runtime/recorded_graph.h does, ten runs one after the other, each after
-a copy of its operand; the copy alone is taken off. "no graph" is what the capture says; then the time is that of runs
-one after the other. The rates of src/machine/rates.def (solver_start to small_solve_row) come from here: a line a
+Needs PyTorch with CUDA. Of f32, column by column: what src/runtime/matrix_solver.cpp calls, and what eigh would. Each
+is recorded by stream capture as src/runtime/recorded_graph.h does, ten runs one after the other, each after a copy of
+its operand; the copy alone is taken off. "no graph" is what the capture says; then the time is that of runs one after
+the other. The rates of src/machine/rates.def (solver_start to small_solve_row) come from here: a line a
 routine, with microseconds and microseconds a column.
 """
 import argparse
@@ -101,11 +101,11 @@ def routines():
         yield f"trsm {n} for {sides}", b, lambda x, n=n, s=sides, m=matrix, o=one: (
             blas.cublasStrsm_v2(blas_handle, RIGHT, UPPER, AS_IT_IS, NON_UNIT, s, n, ctypes.byref(o), pointer(m), n,
                                 pointer(x), s)), n
-    yield from routines_to_come(info)
+    yield from routines_of_reflectors(info)
 
 
-def routines_to_come(info):
-    """Of qr, eigh and svd."""
+def routines_of_reflectors(info):
+    """Of qr, and of eigh, which nothing calls yet."""
     for m, n in ((64, 32), (517, 257), (2048, 512)):
         a, tau, found = dominant(1, n, m), torch.empty(n, device="cuda"), info(1)
         work, count = sized(solver.cusolverDnSgeqrf_bufferSize, m, n, pointer(a), m)

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
+#include <memory>
 #include <numeric>
 
 #include "hlo/counted_loop.h"
@@ -245,12 +245,17 @@ double solver_microseconds(const Computation& computation, const Instruction& it
 
 hlo::IsOfLibrary solver_choice(Solvers solvers, LibraryUse use, const Target& target) {
   if (use == LibraryUse::Never || solvers == Solvers::None) return {};
-  if (solvers == Solvers::WhereFound && (!open_cusolver() || !open_cublas())) return {};
-  return [target, use](const Computation& computation, const Instruction& it) {
+  // Opened where something is worth it: they are large.
+  const auto found = std::make_shared<std::optional<bool>>();
+  return [=](const Computation& computation, const Instruction& it) {
     const auto plan = plan_solver(computation, it, target);
     if (!plan) return false;
-    return use == LibraryUse::WherePossible ||
-           solver_microseconds(computation, it, *plan, target) < loops_microseconds(computation, it, target);
+    if (use == LibraryUse::WhereFaster &&
+        solver_microseconds(computation, it, *plan, target) >= loops_microseconds(computation, it, target))
+      return false;
+    if (solvers == Solvers::Assumed) return true;
+    if (!*found) *found = open_cusolver().has_value() && open_cublas().has_value();
+    return **found;
   };
 }
 
