@@ -156,7 +156,8 @@ def device_busy_us(folder, calls):
 
 
 # Calls of JAX's lowering for GPUs that Strata takes for operators.
-TAKEN_CALLS = {"TopK", "cusolver_potrf_ffi", "cusolver_getrf_ffi", "cu_lu_pivots_to_permutation"}
+TAKEN_CALLS = {"TopK", "cusolver_potrf_ffi", "cusolver_getrf_ffi", "cusolver_geqrf_ffi", "cusolver_orgqr_ffi",
+               "cu_lu_pivots_to_permutation"}
 
 
 class OfXla:

@@ -531,7 +531,8 @@ def _place(equation: Any) -> str:
 
 def _library_calls(text: str) -> list[str]:
     """Targets of custom calls but those that Strata has."""
-    known = ("TopK", "cusolver_potrf_ffi", "cusolver_getrf_ffi", "cu_lu_pivots_to_permutation")
+    known = ("TopK", "cusolver_potrf_ffi", "cusolver_getrf_ffi", "cusolver_geqrf_ffi", "cusolver_orgqr_ffi",
+             "cu_lu_pivots_to_permutation")
     return [target for target in re.findall(r'custom_call_target="([^"]+)"', text) if target not in known]
 
 
