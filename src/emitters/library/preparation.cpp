@@ -449,7 +449,9 @@ class Preparer : hlo::EntryRewriter {
 }  // namespace
 
 hlo::Module prepare_for_libraries(const hlo::Module& module, const Target& target, LibraryUse use) {
-  hlo::Module prepared = Preparer(with_narrow_products(module, target, use), target, use).run();
+  // Before vectors are told from matrices: heads of one query each that share keys are rows of a product.
+  const hlo::Module rows = with_unbatched_products(module, use, indexing::kFewTerms + 1);
+  hlo::Module prepared = Preparer(with_narrow_products(rows, target, use), target, use).run();
   prepared = with_padded_convolutions(prepared, target);
   prepared = with_ordered_products(with_split_products(with_unbatched_products(prepared, use), use), target, use);
   const hlo::Module padded = with_padded_products(prepared, target, use);

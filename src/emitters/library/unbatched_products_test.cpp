@@ -130,6 +130,121 @@ TEST_F(UnbatchedProductsTest, RandomOnesBesideOthersAreThoseOfTheInterpreter) {
   EXPECT_GE(undone, 4);
 }
 
+/// The scores and the values of queries of one place each, whose heads share keys: as Hugging Face's models write them
+/// for torch, with one dimension of batches and heads.
+TEST_F(UnbatchedProductsTest, HeadsThatShareKeysAreRowsBehindReshapes) {
+  const std::string text = R"(HloModule m
+
+ENTRY e {
+  q = bf16[3,12,1,128] parameter(0)
+  k = bf16[3,4,640,128] parameter(1)
+  v = bf16[3,4,640,128] parameter(2)
+  k5 = bf16[3,4,3,640,128] broadcast(k), dimensions={0,1,3,4}
+  k4 = bf16[3,12,640,128] reshape(k5)
+  kt = bf16[3,12,128,640] transpose(k4), dimensions={0,1,3,2}
+  k3 = bf16[36,128,640] reshape(kt)
+  q3 = bf16[36,1,128] reshape(q)
+  s = bf16[36,1,640] dot(q3, k3), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2},
+    rhs_contracting_dims={1}
+  p = bf16[36,1,640] tanh(s)
+  v5 = bf16[3,4,3,640,128] broadcast(v), dimensions={0,1,3,4}
+  v3 = bf16[36,640,128] reshape(v5)
+  o = bf16[36,1,128] dot(p, v3), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2},
+    rhs_contracting_dims={1}
+  ROOT r = bf16[3,12,1,128] reshape(o)
+}
+)";
+  EXPECT_EQ(explained_work(text), "12 of bf16 3×640×128, algorithm 0; kernel; 12 of bf16 3×128×640, algorithm 0; ");
+  const hlo::ModulePtr module = parsed(text);
+  ASSERT_NE(module, nullptr);
+  for (const LibraryUse use : {LibraryUse::WherePossible, LibraryUse::WhereFaster})
+    EXPECT_EQ(checked(*module, 1, 4, use), "") << explained_;
+}
+
+/// Heads that are repeated after conversion, computing and appending to a cache, in groups that lie inside or outside
+/// of the heads, with batches merged or not, and either operand first.
+TEST_F(UnbatchedProductsTest, RandomOnesBehindOtherOperatorsAreThoseOfTheInterpreter) {
+  int changed = 0;
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    Random random(seed);
+    const auto coin = [&] { return random.below(2) == 0; };
+    const int64_t heads = 2 + static_cast<int64_t>(random.below(2)), groups = 2 + static_cast<int64_t>(random.below(3));
+    const int64_t queries = coin() ? 1 : 3, keys = 70, size = coin() ? 16 : 72, all = heads * groups;
+    const bool outside = coin(), merged = coin(), keys_first = coin(), converts = coin(), appends = coin();
+    const char* type = converts ? "bf16" : "f32";
+    std::string text =
+        fmt::format("HloModule m\n\nENTRY e {{\n  q = f32[2,{},{},{}] parameter(0)\n", all, queries, size);
+    if (appends) {
+      text += fmt::format(
+          "  c = {0}[2,{1},{2},{3}] parameter(1)\n  n = {0}[2,{1},1,{3}] parameter(2)\n"
+          "  k = {0}[2,{1},{4},{3}] concatenate(c, n), dimensions={{2}}\n",
+          type, heads, keys - 1, size, keys);
+    } else {
+      text += fmt::format("  k = {}[2,{},{},{}] parameter(1)\n", type, heads, keys, size);
+    }
+    const std::vector<int64_t> apart = outside ? std::vector{int64_t{2}, groups, heads, keys, size}
+                                               : std::vector{int64_t{2}, heads, groups, keys, size};
+    text += fmt::format("  k5 = {}{} broadcast(k), dimensions={{0,{},3,4}}\n", type, dims(apart), outside ? 2 : 1);
+    text += fmt::format("  k4 = {}[2,{},{},{}] reshape(k5)\n", type, all, keys, size);
+    text += fmt::format(
+        "  kf = f32[2,{0},{1},{2}] convert(k4)\n  two = f32[] constant(2)\n  f = f32[2,{0},{1},{2}] "
+        "broadcast(two), dimensions={{}}\n  ks = f32[2,{0},{1},{2}] multiply(kf, f)\n",
+        all, keys, size);
+    const std::vector<int64_t> lead = merged ? std::vector{2 * all} : std::vector{int64_t{2}, all};
+    const auto with = [&](int64_t rows, int64_t columns) {
+      std::vector<int64_t> sizes = lead;
+      sizes.push_back(rows);
+      sizes.push_back(columns);
+      return dims(sizes);
+    };
+    const std::string batch = merged ? "{0}" : "{0,1}";
+    const std::string last = merged ? "{2}" : "{3}";
+    text += fmt::format("  a = f32{} reshape(q)\n  b = f32{} reshape(ks)\n", with(queries, size), with(keys, size));
+    text += fmt::format(
+        "  ROOT d = f32{0} dot({1}), lhs_batch_dims={2}, rhs_batch_dims={2}, lhs_contracting_dims={3}, "
+        "rhs_contracting_dims={3}\n}}\n",
+        keys_first ? with(keys, queries) : with(queries, keys), keys_first ? "b, a" : "a, b", batch, last);
+    const hlo::ModulePtr module = parsed(text);
+    ASSERT_NE(module, nullptr) << text;
+    // Where it changes, batches are those of the keys, and all queries of a group are rows (or columns).
+    const hlo::Module rewritten = with_unbatched_products(*module, LibraryUse::WherePossible);
+    for (const hlo::Instruction& it : rewritten.entry_computation().instructions) {
+      if (it.opcode != hlo::Opcode::Dot) continue;
+      int64_t batches = 1;
+      for (const int64_t d : it.as<hlo::DotAttributes>().lhs_batch)
+        batches *= rewritten.entry_computation().operand_shape(it, 0).dim(d);
+      if (batches == 2 * all) continue;
+      ++changed;
+      EXPECT_EQ(batches, 2 * heads) << text;
+    }
+    for (const LibraryUse use : {LibraryUse::WherePossible, LibraryUse::WhereFaster})
+      ASSERT_EQ(checked(*module, seed, 8, use), "") << seed << "\n" << text << explained_;
+  }
+  EXPECT_GE(changed, 30);
+}
+
+/// Eight queries of each of eight heads are two products of 32 rows for each head of keys, and not one of 64.
+TEST_F(UnbatchedProductsTest, RowsOfFewStayFew) {
+  const hlo::ModulePtr module = parsed(R"(HloModule m
+
+ENTRY e {
+  q = bf16[2,24,8,128] parameter(0)
+  k = bf16[2,3,640,128] parameter(1)
+  k5 = bf16[2,3,8,640,128] broadcast(k), dimensions={0,1,3,4}
+  k4 = bf16[2,24,640,128] reshape(k5)
+  ROOT d = bf16[2,24,8,640] dot(q, k4), lhs_batch_dims={0,1}, rhs_batch_dims={0,1}, lhs_contracting_dims={3},
+    rhs_contracting_dims={3}
+}
+)");
+  ASSERT_NE(module, nullptr);
+  const hlo::Module rewritten = with_unbatched_products(*module, LibraryUse::WherePossible);
+  const hlo::Computation& entry = rewritten.entry_computation();
+  const auto dot = std::ranges::find(entry.instructions, hlo::Opcode::Dot, &hlo::Instruction::opcode);
+  ASSERT_NE(dot, entry.instructions.end());
+  EXPECT_EQ(dot->shape.dims, (std::vector<int64_t>{2, 6, 4, 8, 640}));
+  EXPECT_EQ(checked(*module, 3, 4, LibraryUse::WhereFaster), "") << explained_;
+}
+
 /// Not where both the operand and the result would change their order, which are larger than what is repeated.
 TEST_F(UnbatchedProductsTest, BatchesBeforeOthersStay) {
   const hlo::ModulePtr module = parsed(R"(HloModule m

@@ -38,13 +38,16 @@ inline constexpr int64_t kMostRows = 16;
 /// Of s8 whose columns lie together: libraries want the terms together, and a transpose moves the weights twice more.
 /// As many as leave registers for what is read beside the sums of 8 columns a lane.
 inline constexpr int64_t kMostRowsOfBytes = 64;
+/// Of 16-bit floats in several batches, such as a few queries of each head of a group that shares keys: libraries have
+/// few blocks for a batch and do not cut its terms. As many as leave registers for 8 columns a lane.
+inline constexpr int64_t kMostRowsOfBatches = 32;
 
 /// Lanes of a warp that stand along the columns.
 inline constexpr int64_t kLanesOfColumns = 8;
 /// Rows of one fragment of a matrix instruction.
 inline constexpr int64_t kFragmentRows = 8;
 
-/// The shape of a dot that the product emitter takes: at most kMostRows rows (or kMostRowsOfBytes), at least as many
+/// The shape of a dot that the product emitter takes: at most kMostRows rows (or the others of these), at least as many
 /// columns, more terms than a loop has (indexing::kFewTerms), numbers of 8 bits and more that are not complex. Nothing
 /// of another instruction.
 std::optional<ProductShape> product_shape(const hlo::Computation& computation, hlo::InstructionId id);

@@ -107,9 +107,12 @@ std::optional<ProductShape> product_shape(const Computation& computation, Instru
   const auto& [w, x] = left ? std::tie(lhs, rhs) : std::tie(rhs, lhs);
   const Dimensions& w_free = left ? lhs_free : rhs_free;
   const Dimensions& x_free = left ? rhs_free : lhs_free;
-  const bool bytes = product_unit(computation, id) == ProductUnit::Bytes;
-  if (size(x, x_free) > (bytes ? kMostRowsOfBytes : kMostRows) || size(w, w_free) < size(x, x_free))
-    return std::nullopt;
+  const ProductUnit unit = product_unit(computation, id);
+  const bool several = size(lhs, a.lhs_batch) > 1;
+  const int64_t most = unit == ProductUnit::Bytes               ? kMostRowsOfBytes
+                       : unit == ProductUnit::Halves && several ? kMostRowsOfBatches
+                                                                : kMostRows;
+  if (size(x, x_free) > most || size(w, w_free) < size(x, x_free)) return std::nullopt;
   int64_t next = 0;
   for (size_t i = 0; i < a.lhs_batch.size(); ++i) {
     const int64_t in_lhs = a.lhs_batch[i], in_rhs = a.rhs_batch[i];
@@ -151,7 +154,7 @@ std::optional<ProductShape> product_shape(const Computation& computation, Instru
     made.together = has(made.batch) ? 1 : w.dim(d);
   }
   const bool columns_inside = made.together > 1 && !made.terms_inside;
-  if (made.row_count() > kMostRows && !columns_inside) return std::nullopt;
+  if (unit == ProductUnit::Bytes && made.row_count() > kMostRows && !columns_inside) return std::nullopt;
   return made;
 }
 
