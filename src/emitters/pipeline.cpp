@@ -49,17 +49,17 @@ Result<std::optional<hlo::Module>> expand_operators(const hlo::Module& module, c
     }
     STRATA_TRY(expanded, hlo::expand_linear_algebra(now(), is_of_library));
   }
-  for (const auto& [has, expand] : {std::pair(&hlo::has_random_bits, &hlo::expand_random_bits),
-                                    std::pair(&hlo::has_short_loops, &hlo::unroll_loops),
-                                    std::pair(&hlo::has_computed_conditions, &hlo::carry_conditions),
-                                    std::pair(&hlo::has_uneven_bitcast_converts, &hlo::expand_bitcast_converts),
-                                    std::pair(&hlo::has_ragged_dots, &hlo::expand_ragged_dots),
-                                    std::pair(&hlo::has_batch_norms, &hlo::expand_batch_norms),
-                                    std::pair(&hlo::has_plain_scans, &hlo::expand_scans),
-                                    std::pair(&hlo::has_iota_indices, &hlo::batch_iota_indices),
-                                    std::pair(&hlo::has_row_scatters, &hlo::expand_row_scatters),
-                                    std::pair(&hlo::has_window_scatters, &hlo::expand_window_scatters),
-                                    std::pair(&hlo::has_select_and_scatter, &hlo::expand_select_and_scatter)}) {
+  for (const auto& [has, expand] :
+       {std::pair(&hlo::has_random_bits, &hlo::expand_random_bits),
+        std::pair(&hlo::has_scan_operators, &hlo::expand_scans), std::pair(&hlo::has_short_loops, &hlo::unroll_loops),
+        std::pair(&hlo::has_computed_conditions, &hlo::carry_conditions),
+        std::pair(&hlo::has_uneven_bitcast_converts, &hlo::expand_bitcast_converts),
+        std::pair(&hlo::has_ragged_dots, &hlo::expand_ragged_dots),
+        std::pair(&hlo::has_batch_norms, &hlo::expand_batch_norms),
+        std::pair(&hlo::has_iota_indices, &hlo::batch_iota_indices),
+        std::pair(&hlo::has_row_scatters, &hlo::expand_row_scatters),
+        std::pair(&hlo::has_window_scatters, &hlo::expand_window_scatters),
+        std::pair(&hlo::has_select_and_scatter, &hlo::expand_select_and_scatter)}) {
     const bool taken = has == &hlo::has_window_scatters && !options.only.empty();  // the one emitter takes it as it is
     if (taken || !has(now())) continue;
     STRATA_TRY(expanded, expand(now()));

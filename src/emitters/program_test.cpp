@@ -244,25 +244,30 @@ TEST(Program, TuplesOfAllFormsHaveKernels) {
   for (const std::string& text : texts) EXPECT_EQ(wrong_program(text), "") << text;
 }
 
-/// Those of one operator by kernels, others by the interpreter.
-TEST(Program, ScansRun) {
-  for (const std::string step : {"add", "subtract"}) {
-    EXPECT_EQ(
-        interpreted_steps("HloModule m\nstep { x = f32[3] parameter(0) s = f32[3] parameter(1) n = f32[3] " + step +
-                          R"((x, s) ROOT r = (f32[3], f32[3]) tuple(n, n) }
-ENTRY main {
-  x = f32[5,3] parameter(0)
-  y = f32[5,3] exponential(x)
-  z = f32[] constant(0)
-  s = f32[3] broadcast(z), dimensions={}
-  r = (f32[5,3], f32[3]) scan(y, s), dimensions={0}, num_carries=1, is_reverse=true, is_associative=true, to_apply=step
-  a = f32[5,3] get-tuple-element(r), index=0
-  b = f32[3] get-tuple-element(r), index=1
-  c = f32[5,3] negate(a)
-  ROOT t = (f32[5,3], f32[3]) tuple(c, b)
-}
-)"),
-        step == "add" ? 0 : 1);
+/// Those of one operator by kernels, others by loops.
+TEST(Program, ScansAreKernelsOrLoops) {
+  for (const char* step : {"add", "subtract", "multiply"}) {
+    for (const char* type : {"f32", "bf16", "f16"}) {
+      for (const char* how :
+           {"", ", is_associative=true", ", is_reverse=true", ", is_reverse=true, is_associative=true"})
+        EXPECT_EQ(interpreted_steps(fmt::format(R"(HloModule m
+step {{ x = {1}[3] parameter(0) s = {1}[3] parameter(1) n = {1}[3] {0}(x, s) ROOT r = ({1}[3], {1}[3]) tuple(n, n) }}
+ENTRY main {{
+  x = {1}[40,3] parameter(0)
+  y = {1}[40,3] exponential(x)
+  z = {1}[] constant(1)
+  s = {1}[3] broadcast(z), dimensions={{}}
+  r = ({1}[40,3], {1}[3]) scan(y, s), dimensions={{0}}, num_carries=1{2}, to_apply=step
+  a = {1}[40,3] get-tuple-element(r), index=0
+  b = {1}[3] get-tuple-element(r), index=1
+  c = {1}[40,3] negate(a)
+  ROOT t = ({1}[40,3], {1}[3]) tuple(c, b)
+}}
+)",
+                                                step, type, how)),
+                  0)
+            << step << type << how;
+    }
   }
 }
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "hlo/evaluate_parts.h"
+#include "hlo/expand_scans.h"
 #include "hlo/strided.h"
 
 namespace strata::hlo {
@@ -28,6 +29,23 @@ void put_slice(Literal& whole, const Literal& slice, int64_t dimension, int64_t 
                {0, row_major_strides(shape.dims)}, static_cast<size_t>(byte_width(shape.type)));
 }
 
+Shape as_f64(Shape shape) {
+  shape.type = ElementType::F64;
+  return shape;
+}
+
+/// A step of one operator (sums_in_any_grouping) that rounds nothing.
+Computation exact(Computation step) {
+  for (Instruction& it : step.instructions) {
+    if (it.shape.is_array()) it.shape = as_f64(it.shape);
+  }
+  Instruction& root = step.instructions[static_cast<size_t>(step.root)];
+  std::vector<Shape> elements;
+  for (const Shape& shape : root.shape.elements) elements.push_back(as_f64(shape));
+  root.shape = tuple_shape(std::move(elements));
+  return step;
+}
+
 }  // namespace
 
 Result<Literal> evaluate_scan(Evaluator& evaluator, const Computation& step, const Instruction& instruction,
@@ -39,19 +57,33 @@ Result<Literal> evaluate_scan(Evaluator& evaluator, const Computation& step, con
   std::vector<Literal> results;
   for (size_t i = 0; i < shapes.size() - carries.size(); ++i) results.emplace_back(shapes[i]);
   const int64_t steps = operands[0].shape().dim(how.dimension);
+  // Such sums are in double, and each is rounded once.
+  const bool wide = sums_in_any_grouping(step, instruction);
+  const Computation exact_step = wide ? exact(step) : Computation{};
+  const auto as = [](const Literal& value, ElementType type) {
+    Shape shape = value.shape();
+    shape.type = type;
+    return evaluate_convert(value, shape);
+  };
+  for (Literal& carry : carries) {
+    if (wide) carry = as(carry, ElementType::F64);
+  }
   for (int64_t n = 0; n < steps; ++n) {
     const int64_t i = how.is_reverse ? steps - 1 - n : n;
     std::vector<Literal> arguments;
     for (size_t k = 0; k < inputs; ++k) {
       arguments.push_back(slice_of(operands[k], step[step.parameters[k]].shape, how.dimension, i));
+      if (wide) arguments.back() = as(arguments.back(), ElementType::F64);
     }
     std::move(carries.begin(), carries.end(), std::back_inserter(arguments));
-    STRATA_TRY(const Literal result, evaluator.run(step, std::move(arguments)));
+    STRATA_TRY(const Literal result, evaluator.run(wide ? exact_step : step, std::move(arguments)));
     const std::vector<Literal> values = result.shape().is_tuple() ? result.elements() : std::vector<Literal>{result};
-    for (size_t k = 0; k < results.size(); ++k) put_slice(results[k], values[k], how.dimension, i);
+    for (size_t k = 0; k < results.size(); ++k)
+      put_slice(results[k], wide ? as(values[k], shapes[k].type) : values[k], how.dimension, i);
     carries.assign(values.begin() + static_cast<std::ptrdiff_t>(results.size()), values.end());
   }
-  results.insert(results.end(), carries.begin(), carries.end());
+  for (size_t k = 0; k < carries.size(); ++k)
+    results.push_back(wide ? as(carries[k], shapes[results.size()].type) : std::move(carries[k]));
   return instruction.shape.is_tuple() ? Literal::tuple(std::move(results)) : std::move(results[0]);
 }
 

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "hlo/replace_instructions.h"
-#include "hlo/text.h"
+#include "hlo/text_builder.h"
 
 namespace strata::hlo {
 namespace {
@@ -39,6 +39,12 @@ std::optional<Opcode> operator_of(const Computation& step) {
   return both ? std::optional(it.opcode) : std::nullopt;
 }
 
+/// Whether an operator's steps round, which others' do not, or to what a sum of f32 and f64 may differ by.
+bool rounds(Opcode combiner, ElementType type) {
+  const bool computes = combiner == Opcode::Add || combiner == Opcode::Multiply;
+  return computes && is_float(type) && bit_width(type) < 32;
+}
+
 /// Whether all elements of a value are one: the instruction that has it, of one element.
 std::optional<InstructionId> single_value(const Computation& computation, InstructionId id) {
   const Instruction& it = computation[id];
@@ -63,8 +69,7 @@ std::optional<PlainScan> plain_scan(const Module& module, const Computation& com
   if (!combiner || !initial || it.shape.elements[0].type != operand.type) return std::nullopt;
   if (computation[*initial].shape.type != operand.type || it.shape.elements[1].type != operand.type)
     return std::nullopt;
-  const bool rounds = *combiner == Opcode::Add || *combiner == Opcode::Multiply;
-  if (rounds && is_float(operand.type) && bit_width(operand.type) < 32) return std::nullopt;
+  if (rounds(*combiner, operand.type) && !sums_in_any_grouping(module[it.called[0]], it)) return std::nullopt;
   return PlainScan{*combiner, *initial};
 }
 
@@ -94,22 +99,105 @@ std::string expansion(const Computation& computation, const Instruction& it, Opc
       fmt::join(last, ","), fmt::join(slices, ", "), to_string(it.shape.elements[1]), to_string(it.shape));
 }
 
+std::vector<Shape> shapes_of(const Shape& shape) {
+  return shape.is_tuple() ? shape.elements.list() : std::vector<Shape>{shape};
+}
+
+/// A step as a computation of the same parameters and result, which is all that a call of it needs.
+std::string signature(const Computation& step) {
+  std::string text = "step {\n", operands;
+  for (size_t i = 0; i < step.parameters.size(); ++i) {
+    text += fmt::format("  p{0} = {1} parameter({0})\n", i, to_string(step[step.parameters[i]].shape));
+    operands += fmt::format("{}p{}", i == 0 ? "" : ", ", i);
+  }
+  return text + fmt::format("  ROOT r = {} custom-call({}), custom_call_target=\"step\"\n}}\n",
+                            to_string(step.root_instruction().shape), operands);
+}
+
+/// The scan as a loop over its steps: the state is what is carried, results as far as they are known, and arrays.
+Replacement loop(const Module& module, const Computation& computation, const Instruction& it) {
+  using Value = TextBuilder::Value;
+  using Values = std::vector<Value>;
+  const auto& how = it.as<ScanAttributes>();
+  const Computation& step = module[it.called[0]];
+  const Shape& stepped = step.root_instruction().shape;
+  const std::vector<Shape> shapes = shapes_of(it.shape);
+  const auto carries = static_cast<size_t>(how.carries);
+  const size_t inputs = it.operands.size() - carries, outputs = shapes.size() - carries;
+  const int64_t steps = computation.operand_shape(it, 0).dim(how.dimension);
+  TextBuilder text;
+  Values operands, results;
+  for (size_t i = 0; i < it.operands.size(); ++i)
+    operands.push_back(text.parameter(static_cast<int64_t>(i), computation.operand_shape(it, i)));
+  for (size_t i = 0; i < outputs; ++i) {
+    const ElementType type = shapes[i].type;
+    results.push_back(
+        text.broadcast(text.constant(type, type == ElementType::Pred ? "false" : "0"), shapes[i].dims, {}));
+  }
+  results.insert(results.end(), operands.begin() + static_cast<std::ptrdiff_t>(inputs), operands.end());
+  const auto along = [&](TextBuilder& body, const Value& at, size_t rank) {
+    Values starts(rank, body.constant(ElementType::S32, 0));
+    starts[static_cast<size_t>(how.dimension)] = at;
+    return starts;
+  };
+  if (steps > 0) {
+    Values state = results;
+    state.insert(state.end(), operands.begin(), operands.begin() + static_cast<std::ptrdiff_t>(inputs));
+    state = text.repeat(steps, state, [&](TextBuilder& body, const Value& number, const Values& before) {
+      const Value at =
+          how.is_reverse ? body.binary("subtract", body.constant(ElementType::S32, steps - 1), number) : number;
+      std::string arguments;
+      for (size_t i = 0; i < inputs; ++i) {
+        const Value& from = before[outputs + carries + i];
+        TextBuilder::Dims sizes = from.dims();
+        sizes[static_cast<size_t>(how.dimension)] = 1;
+        const Value slice = body.dynamic_slice(from, along(body, at, sizes.size()), sizes);
+        arguments += body.reshape(slice, step[step.parameters[i]].shape.dims).name + ", ";
+      }
+      for (size_t i = 0; i < carries; ++i) arguments += before[outputs + i].name + ", ";
+      arguments.resize(arguments.size() - 2);
+      const Value made = body.add(stepped, fmt::format("call({}), to_apply=step", arguments));
+      Values next;
+      for (size_t i = 0; i < outputs + carries; ++i)
+        next.push_back(stepped.is_tuple() ? body.element(made, static_cast<int64_t>(i)) : made);
+      for (size_t i = 0; i < outputs; ++i) {
+        TextBuilder::Dims sizes = before[i].dims();
+        sizes[static_cast<size_t>(how.dimension)] = 1;
+        next[i] = body.dynamic_update(before[i], body.reshape(next[i], sizes), along(body, at, sizes.size()));
+      }
+      next.insert(next.end(), before.begin() + static_cast<std::ptrdiff_t>(outputs + carries), before.end());
+      return next;
+    });
+    results.assign(state.begin(), state.begin() + static_cast<std::ptrdiff_t>(outputs + carries));
+  }
+  const Value root = it.shape.is_tuple() ? text.tuple(results) : results[0];
+  const std::string header = "HloModule m\n", written = text.module(root);
+  return {header + signature(step) + written.substr(header.size()), it.operands, {{"step", it.called[0]}}};
+}
+
 }  // namespace
 
-bool has_plain_scans(const Module& module) {
-  return std::any_of(module.computations.begin(), module.computations.end(), [&](const Computation& computation) {
-    return std::any_of(computation.instructions.begin(), computation.instructions.end(),
-                       [&](const Instruction& it) { return plain_scan(module, computation, it).has_value(); });
+bool has_scan_operators(const Module& module) {
+  return std::ranges::any_of(module.computations, [](const Computation& computation) {
+    return std::ranges::any_of(computation.instructions,
+                               [](const Instruction& it) { return it.opcode == Opcode::Scan; });
   });
 }
 
 Result<Module> expand_scans(const Module& module) {
   return replace_instructions(
       module, [&](const Computation& computation, const Instruction& it) -> std::optional<Replacement> {
+        if (it.opcode != Opcode::Scan) return std::nullopt;
         const std::optional<PlainScan> plain = plain_scan(module, computation, it);
-        if (!plain) return std::nullopt;
+        if (!plain) return loop(module, computation, it);
         return Replacement{expansion(computation, it, plain->combiner), {it.operands[0], plain->initial}};
       });
+}
+
+bool sums_in_any_grouping(const Computation& step, const Instruction& scan) {
+  const std::optional<Opcode> combiner = operator_of(step);
+  return combiner && rounds(*combiner, step[step.parameters[0]].shape.type) &&
+         scan.as<ScanAttributes>().is_associative.value_or(false);
 }
 
 }  // namespace strata::hlo

@@ -162,7 +162,7 @@ struct ScanAttributes {
   int64_t dimension = 0;
   int64_t carries = 0;
   bool is_reverse = false;
-  /// What the text says: whether the computation combines in any grouping. Nothing here relies on it.
+  /// What the text says: whether the computation combines in any grouping (sums_in_any_grouping of expand_scans.h).
   std::optional<bool> is_associative;
 };
 

@@ -58,12 +58,12 @@ def binary(name):
     return entry(f"x = {kind}[64] parameter(0)", f"y = {kind}[64] parameter(1)", f"r = {result}[64] {name}(x, y){more}")
 
 
-def scan(kind, step):
+def scan(kind, step, how=""):
     """A scan along 64 elements of a computation whose lines make `c` of `a` and `b`."""
     return (f"step {{\n  a = {kind}[] parameter(0)\n  b = {kind}[] parameter(1)\n{step}"
             f"  ROOT r = ({kind}[], {kind}[]) tuple(c, c)\n}}\n" +
             entry(f"x = {kind}[64] parameter(0)", f"z = {kind}[] constant(0)",
-                  f"r = ({kind}[64], {kind}[]) scan(x, z), dimensions={{0}}, num_carries=1, to_apply=step"))
+                  f"r = ({kind}[64], {kind}[]) scan(x, z), dimensions={{0}}, num_carries=1{how}, to_apply=step"))
 
 
 def dot(kind, m, k, n):
@@ -282,9 +282,10 @@ SHOWN = {
     ("while", "rewritten"): [loop(3)],
     ("while", "loop"): [loop(1000)],
     ("while", "host"): [loop(1000, token=True)],
-    ("scan", "rewritten"): [scan("f32", "  c = f32[] add(a, b)\n"), scan("bf16", "  c = bf16[] maximum(a, b)\n")],
-    ("scan", "host"): [scan("bf16", "  c = bf16[] add(a, b)\n"), scan("f16", "  c = f16[] multiply(a, b)\n"),
-                       scan("f32", "  s = f32[] add(a, b)\n  c = f32[] tanh(s)\n")],
+    ("scan", "rewritten"): [scan("f32", "  c = f32[] add(a, b)\n"), scan("bf16", "  c = bf16[] maximum(a, b)\n"),
+                            scan("bf16", "  c = bf16[] add(a, b)\n", ", is_associative=true"),
+                            scan("bf16", "  c = bf16[] add(a, b)\n"), scan("f16", "  c = f16[] multiply(a, b)\n"),
+                            scan("f32", "  s = f32[] add(a, b)\n  c = f32[] tanh(s)\n")],
     ("rng-bit-generator", "rewritten"): [
         entry("s = u64[2] parameter(0)", f"r = (u64[2], u32[64]) rng-bit-generator(s), algorithm={algorithm}")
         for algorithm in ("rng_default", "rng_philox", "rng_three_fry")],
