@@ -125,6 +125,7 @@ def main():
     import module_odd_operators  # noqa: F401
     import module_odd_shapes  # noqa: F401
     import module_odd_windows  # noqa: F401
+    import module_shared_operands  # noqa: F401
     if options.xla:
         start_xla()
     results = {}

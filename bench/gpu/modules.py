@@ -451,6 +451,7 @@ def main():
     import module_outside_steps  # noqa: F401
     import module_seventh_layers  # noqa: F401
     import module_seventh_steps  # noqa: F401
+    import module_shared_operands  # noqa: F401
     part, parts = map(int, options.part.split("/"))
     chosen = {name: module for name, module in MODULES.items()
               if any(one in name or one == module.family for one in options.only.split(","))}
