@@ -259,6 +259,12 @@ void PaddedArrays::add(const Members& members) {
   members_.reduced.insert(members.reduced.begin(), members.reduced.end());
 }
 
+void PaddedArrays::fill_with_zeros(InstructionId id) {
+  zeros_.insert(id);
+  while (entry_[id].opcode == Opcode::Reshape && members_.arrays.contains(entry_[id].operands[0]))
+    zeros_.insert(id = entry_[id].operands[0]);
+}
+
 // --- in a new entry ---
 
 InstructionId PaddedArrayWriter::scalar(const std::string& name, hlo::ElementType type, double value) {
@@ -365,7 +371,8 @@ std::optional<InstructionId> PaddedArrayWriter::replaced(InstructionId id) {
   const Instruction& it = from_[id];
   if (const auto found = arrays_.all().arrays.find(id); found != arrays_.all().arrays.end()) {
     InstructionId made = computed(id, found->second);
-    if (arrays_.is_filled_with_zeros(id)) made = filled(it.name, it.shape, made, found->second, 0);
+    const bool is_filled = it.opcode == Opcode::Reshape && arrays_.is_filled_with_zeros(it.operands[0]);
+    if (arrays_.is_filled_with_zeros(id) && !is_filled) made = filled(it.name, it.shape, made, found->second, 0);
     values_[{id, found->second}] = made;
     return own_part(it.name, it.shape, made, {found->second});
   }

@@ -42,8 +42,8 @@ class PaddedArrays {
   /// neutral value, or along another part of the dimensions), or what is longer already otherwise.
   std::optional<Members> members_for(hlo::InstructionId id, const LongDimension& to) const;
   void add(const Members& members);
-  /// That the filling of a longer array has to be zeros.
-  void fill_with_zeros(hlo::InstructionId id) { zeros_.insert(id); }
+  /// That the filling of a longer array has to be zeros: also of what it is a reshape of, so that both are one array.
+  void fill_with_zeros(hlo::InstructionId id);
 
   const Members& all() const { return members_; }
   bool is_longer(hlo::InstructionId id, const LongDimension& to) const;

@@ -133,9 +133,10 @@ class Unbatcher : hlo::EntryRewriter {
       for (const int64_t d : side == 0 ? a.rhs_batch : a.lhs_batch) rows[side] /= other.dim(d);
     }
     const bool halves = is_half(it.operands[0]) && is_half(it.operands[1]);
-    const int64_t few = halves ? kMostRowsOfBatches : kMostRows;
     bool limited = false;
     for (const size_t side : {0, 1}) {
+      const bool large = rows[1 - side] * terms >= kFewestWeightsOfBatch;
+      const int64_t few = halves && large ? kMostRowsOfBatches : kMostRows;
       if (stay == 1 || terms <= indexing::kFewTerms || rows[side] > few || rows[side] * more[side] <= few) continue;
       most[side] = few / rows[side];
       limited = true;

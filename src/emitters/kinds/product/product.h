@@ -39,8 +39,10 @@ inline constexpr int64_t kMostRows = 16;
 /// As many as leave registers for what is read beside the sums of 8 columns a lane.
 inline constexpr int64_t kMostRowsOfBytes = 64;
 /// Of 16-bit floats in several batches, such as a few queries of each head of a group that shares keys: libraries have
-/// few blocks for a batch and do not cut its terms. As many as leave registers for 8 columns a lane.
+/// few blocks for a batch and do not cut its terms. As many as leave registers for 8 columns a lane. Only where a batch
+/// has so many weights that several blocks of the kernel share them.
 inline constexpr int64_t kMostRowsOfBatches = 32;
+inline constexpr int64_t kFewestWeightsOfBatch = int64_t{1} << 15;
 
 /// Lanes of a warp that stand along the columns.
 inline constexpr int64_t kLanesOfColumns = 8;

@@ -216,7 +216,7 @@ TEST(Products, OfAnyShape) {
     it.stored = below(2) == 0 ? it.type : narrow[below(it.type == "f32" ? 4 : 3)];
     it.result = below(2) == 0 ? it.type : "f32";
     it.batch = below(3) == 0 ? 1 + below(4) : 1;
-    it.rows = 1 + below(it.batch > 1 && it.type != "f32" ? kMostRowsOfBatches : kMostRows);
+    it.rows = 1 + below(16);
     it.columns = it.rows + 1 + below(below(2) == 0 ? 40 : 400);
     if (below(2) == 0) it.columns = (it.columns + 15) / 16 * 16;
     it.terms = 64 + below(200);
@@ -225,6 +225,25 @@ TEST(Products, OfAnyShape) {
     it.left = below(2) == 0;
     it.epilogue = below(2) == 0;
     check(it);
+  }
+}
+
+/// Queries of a group of heads by the heads of keys: columns are as many as the keys, or terms.
+TEST(Products, OfBatchesOfMoreRows) {
+  for (uint64_t seed = 1; seed <= 6; ++seed) {
+    Random random(seed);
+    const auto below = [&](int64_t n) { return static_cast<int64_t>(random.below(static_cast<uint64_t>(n))); };
+    Example it;
+    it.type = it.stored = below(2) == 0 ? "bf16" : "f16";
+    it.result = below(2) == 0 ? it.type : "f32";
+    it.batch = 2 + below(2);
+    it.rows = kMostRows + 1 + below(kMostRowsOfBatches - kMostRows);
+    const int64_t size = 64 + below(40), keys = kFewestWeightsOfBatch / size + 1 + below(90);
+    std::tie(it.columns, it.terms) = below(2) == 0 ? std::pair(size, keys) : std::pair(keys, size);
+    it.columns_inside = below(2) == 0;
+    it.left = below(2) == 0;
+    it.epilogue = below(2) == 0;
+    check(it, "matrix instructions");
   }
 }
 

@@ -108,7 +108,8 @@ std::optional<ProductShape> product_shape(const Computation& computation, Instru
   const Dimensions& w_free = left ? lhs_free : rhs_free;
   const Dimensions& x_free = left ? rhs_free : lhs_free;
   const ProductUnit unit = product_unit(computation, id);
-  const bool several = size(lhs, a.lhs_batch) > 1;
+  const int64_t batches = size(lhs, a.lhs_batch), of_batch = w.element_count() / batches;
+  const bool several = batches > 1 && of_batch >= kFewestWeightsOfBatch;
   const int64_t most = unit == ProductUnit::Bytes               ? kMostRowsOfBytes
                        : unit == ProductUnit::Halves && several ? kMostRowsOfBatches
                                                                 : kMostRows;
