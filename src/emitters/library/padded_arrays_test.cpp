@@ -109,5 +109,28 @@ TEST(PaddedArrays, ReductionsNeedANeutralValue) {
               ElementsAre("none"));
 }
 
+/// One array in two shapes is filled once.
+TEST(PaddedArrays, WhatAReshapeIsOfIsFilledToo) {
+  const auto module = hlo::parse_module(R"(ENTRY e {
+  x = f32[4,15] parameter(0)
+  e = f32[4,15] exponential(x)
+  r = f32[2,2,15] reshape(e)
+  n = f32[2,2,15] negate(r)
+  ROOT t = f32[15,2,2] transpose(n), dimensions={2,0,1}
+})");
+  ASSERT_TRUE(module) << module.error().to_string();
+  const hlo::Computation& computation = (*module)->entry_computation();
+  const Users users = users_of(computation);
+  PaddedArrays arrays(**module, computation, users);
+  const auto found = arrays.members_for(2, {2, 1, 16});
+  ASSERT_TRUE(found.has_value());
+  arrays.add(*found);
+  arrays.fill_with_zeros(2);
+  EXPECT_TRUE(arrays.is_filled_with_zeros(2));
+  EXPECT_TRUE(arrays.is_filled_with_zeros(1));
+  EXPECT_FALSE(arrays.is_filled_with_zeros(0));
+  EXPECT_FALSE(arrays.is_filled_with_zeros(3));
+}
+
 }  // namespace
 }  // namespace strata::emitters
