@@ -1,11 +1,15 @@
 #include "megakernel/decode/cuda_decode.h"
 
+#include <fmt/format.h>
+
 #include "runtime/device_probe.h"
+#include "runtime/result_cache.h"
 
 namespace strata::megakernel {
 namespace {
 
 constexpr unsigned kPackingThreads = 256;
+constexpr const char* kChoices = "decode-choice";  ///< in the cache of results
 /// What lives from one task to the next is in memory while a function runs that needs all registers. Loops spill
 /// nothing.
 constexpr int kMostSpilledBytes = 2048;
@@ -78,6 +82,20 @@ Result<std::unique_ptr<StepKernel>> CudaDecodeTarget::step_kernel(const Plan& pl
                                                                   StepForm form) {
   if (form == StepForm::Graph) return CudaGraphKernel::make(*device_, plan, graph_, options);
   return CudaKernel::make(*device_, plan, code_, options);
+}
+
+std::string CudaDecodeTarget::key_here(const std::string& key) const {
+  return fmt::format("{}\n{}\n{}", build_identity(), device_->name(), key);
+}
+
+std::optional<std::string> CudaDecodeTarget::recall(const std::string& key) {
+  if (cache_ == nullptr) return std::nullopt;
+  const std::optional<ResultCache::Entry> found = cache_->find(kChoices, key_here(key));
+  return found ? std::optional(found->value) : std::nullopt;
+}
+
+void CudaDecodeTarget::remember(const std::string& key, const std::string& text) {
+  if (cache_ != nullptr) cache_->store(kChoices, key_here(key), text);
 }
 
 }  // namespace strata::megakernel

@@ -30,11 +30,16 @@ class CudaDecodeTarget : public DecodeTarget {
   }
   Result<std::unique_ptr<StepKernel>> step_kernel(const Plan& plan, const KernelOptions& options,
                                                   StepForm form) override;
+  /// In the cache.
+  std::optional<std::string> recall(const std::string& key) override;
+  void remember(const std::string& key, const std::string& text) override;
 
   /// Of the code of a form.
   const RegisterUse& registers(StepForm form) const { return (form == StepForm::Graph ? graph_ : code_).use; }
 
  private:
+  std::string key_here(const std::string& key) const;
+
   const GpuDevice* device_;
   Target machine_;
   ResultCache* cache_;

@@ -174,6 +174,81 @@ TEST(GeneratesInPart, EndsWithinAPrompt) {
   }
 }
 
+/// A target that remembers, and counts the kernels that were made.
+class Remembering : public DecodeTarget {
+ public:
+  explicit Remembering(std::unique_ptr<FiberDecodeTarget> inner) : inner_(std::move(inner)) {}
+  const Target& machine() const override { return inner_->machine(); }
+  Result<void> compile(const std::string& functions, int count, std::span<const std::string> kernels, StepForm form,
+                       bool profile) override {
+    return inner_->compile(functions, count, kernels, form, profile);
+  }
+  Result<void> check_room(int64_t bytes) const override { return inner_->check_room(bytes); }
+  Result<std::unique_ptr<DecodeMemory>> allocate(int64_t bytes) override { return inner_->allocate(bytes); }
+  Result<void> pack(const std::string& kernel, const std::vector<int64_t>& grid,
+                    std::span<const uint64_t> arguments) override {
+    return inner_->pack(kernel, grid, arguments);
+  }
+  std::unique_ptr<DecodeTarget> beside() const override { return inner_->beside(); }
+  Result<std::unique_ptr<StepKernel>> step_kernel(const Plan& plan, const KernelOptions& options,
+                                                  StepForm form) override {
+    ++kernels;
+    return inner_->step_kernel(plan, options, form);
+  }
+  std::optional<std::string> recall(const std::string& key) override {
+    const auto at = remembered.find(key);
+    return at == remembered.end() ? std::nullopt : std::optional(at->second);
+  }
+  void remember(const std::string& key, const std::string& text) override { remembered[key] = text; }
+
+  int kernels = 0;
+  std::map<std::string, std::string> remembered;
+
+ private:
+  std::unique_ptr<FiberDecodeTarget> inner_;
+};
+
+/// What one start has timed, the next one takes; not what is no choice of its own.
+TEST(Choice, IsRememberedForTheSameStep) {
+  const auto weights = ModelWeights::random(small_config(), 7);
+  ASSERT_TRUE(weights);
+  std::map<std::string, std::string> remembered;
+  const auto start = [&](int64_t capacity) {
+    auto inner = FiberDecodeTarget::open(kPlainHost);
+    EXPECT_TRUE(inner);
+    Remembering target(std::move(*inner));
+    target.remembered = remembered;
+    const auto session = DecodeSession::make(target, small_config(), *weights,
+                                             {.batch = 1,
+                                              .capacity = capacity,
+                                              .machine = {.workers = 3},
+                                              .mode = DecodeMode::Auto,
+                                              .windows = {32'768, 49'152}});
+    EXPECT_TRUE(session) << session.error().to_string();
+    EXPECT_EQ((*session)->measured()->no_graph, "");
+    EXPECT_GT((*session)->measured()->megakernel, 0);
+    EXPECT_GT((*session)->measured()->graph, 0);
+    remembered = target.remembered;
+    return std::tuple((*session)->form(), (*session)->shape().window_bytes, (*session)->shape().ahead_bytes,
+                      target.kernels);
+  };
+  const auto first = start(64);
+  EXPECT_GT(std::get<3>(first), 3);  // windows, the graph, and what was chosen
+  ASSERT_EQ(remembered.size(), 1U);
+  auto again = start(64);
+  EXPECT_EQ(std::get<3>(again), 1);
+  std::get<3>(again) = std::get<3>(first);
+  EXPECT_EQ(again, first);
+  EXPECT_GT(std::get<3>(start(128)), 3);
+  EXPECT_EQ(remembered.size(), 2U);
+  for (const char* text : {"", "[]", R"({"window":1,"ahead":0,"graph":false,"seconds":[1,1]})",
+                           R"({"window":32768,"ahead":7,"graph":false,"seconds":[1,1]})",
+                           R"({"window":32768,"ahead":0,"graph":false,"seconds":["1"]})"}) {
+    for (auto& [key, value] : remembered) value = text;
+    EXPECT_GT(std::get<3>(start(64)), 3) << text;
+  }
+}
+
 /// A start makes the step of prompts where one of them can come, so that no request waits for a compiler.
 TEST(GeneratesInPart, TheStartMakesTheStepOfPrompts) {
   const auto weights = ModelWeights::random(small_config(), 7);

@@ -1,10 +1,12 @@
 #include "megakernel/decode/decode_session.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "megakernel/decode/decode_sizes.h"
@@ -208,7 +210,60 @@ Result<double> DecodeSession::choose_loads() {
   return fastest.second;
 }
 
+/// Of the fastest loads and form, which an earlier start of the same step on such a device may have measured.
 Result<void> DecodeSession::choose_form() {
+  if (options_.windows.empty() && !measured_) return make_kernel(form_);  // all is said
+  const std::string key = choice_key();
+  if (const std::optional<std::string> known = target_->recall(key); known && take_choice(*known))
+    return make_kernel(form_);
+  STRATA_CHECK(measure_choice());
+  // What failed now may not fail the next time.
+  if (!measured_ || measured_->no_graph.empty()) target_->remember(key, choice_text());
+  return {};
+}
+
+/// What the choice depends on beside build and device.
+std::string DecodeSession::choice_key() const {
+  return fmt::format(
+      "batch {} capacity {} workers {} limit {} tasks {} events {} mode {} windows {} ahead {} without {} {}\n{}",
+      options_.batch, options_.capacity, options_.machine.workers, shape_.window_bytes, plan_.tasks.size(),
+      plan_.events.size(), static_cast<int>(options_.mode), fmt::join(options_.windows, ","),
+      options_.ahead_bytes.value_or(-1), shape_.listed, shape_.ahead_bytes, image_.functions);
+}
+
+std::string DecodeSession::choice_text() const {
+  return nlohmann::json{{"window", shape_.window_bytes},
+                        {"ahead", shape_.ahead_bytes},
+                        {"graph", form_ == StepForm::Graph},
+                        {"seconds", {measured_ ? measured_->megakernel : 0, measured_ ? measured_->graph : 0}}}
+      .dump();
+}
+
+/// Whether the text, as a cache has it, is such a choice.
+bool DecodeSession::take_choice(const std::string& text) {
+  const nlohmann::json choice = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const auto is = [&](const char* name, auto has) { return choice.contains(name) && (choice[name].*has)(); };
+  if (!is("window", &nlohmann::json::is_number_integer) || !is("ahead", &nlohmann::json::is_number_integer) ||
+      !is("graph", &nlohmann::json::is_boolean) || !is("seconds", &nlohmann::json::is_array))
+    return false;
+  const nlohmann::json& seconds = choice["seconds"];
+  if (seconds.size() != 2 || !seconds[0].is_number() || !seconds[1].is_number()) return false;
+  const auto window = choice["window"].get<int64_t>(), ahead = choice["ahead"].get<int64_t>();
+  if (std::ranges::find(options_.windows, window) == options_.windows.end() && window != shape_.window_bytes)
+    return false;
+  if (ahead != 0 && ahead != shape_.ahead_bytes) return false;
+  if (choice["graph"].get<bool>() && (!measured_ || !measured_->no_graph.empty())) return false;
+  shape_.window_bytes = window;
+  shape_.ahead_bytes = ahead;
+  form_ = choice["graph"].get<bool>() ? StepForm::Graph : form_;
+  if (measured_) {
+    measured_->megakernel = seconds[0].get<double>();
+    measured_->graph = seconds[1].get<double>();
+  }
+  return true;
+}
+
+Result<void> DecodeSession::measure_choice() {
   STRATA_TRY(const double first, choose_loads());
   if (measured_) measured_->megakernel = first;
   if (!measured_ || !measured_->no_graph.empty()) return make_kernel(form_);

@@ -24,7 +24,7 @@ enum class DecodeMode : uint8_t {
   Auto,  ///< the faster one, measured when the session begins
 };
 
-/// What Auto has measured, in seconds a step.
+/// What Auto has measured, now or at an earlier start, in seconds a step.
 struct FormTimes {
   double megakernel = 0;
   double graph = 0;      ///< 0: there is no graph
@@ -36,7 +36,7 @@ struct StartTimes {
   double step = 0;     ///< the step planned, and compiled or read from the cache
   double weights = 0;  ///< opened or drawn, by their source
   double memory = 0;   ///< allocated, uploaded and packed
-  double choice = 0;   ///< of loads and form, by timing them
+  double choice = 0;   ///< of loads and form, by timing them, or as an earlier start has measured
   double prompts = 0;  ///< the step of prompts compiled or read from the cache, and what its plan takes longer than
                        ///< weights, memory and choice
   double all() const { return step + weights + memory + choice + prompts; }
@@ -159,6 +159,10 @@ class DecodeSession {
   Result<void> feed_prompts(const std::vector<std::vector<int>>& prompts, size_t count, const std::stop_token& stop);
   Result<double> choose_loads();
   Result<void> choose_form();
+  Result<void> measure_choice();
+  std::string choice_key() const;
+  std::string choice_text() const;
+  bool take_choice(const std::string& text);
   Result<double> measured_step();
   template <class Record>
   Result<void> put(DecodeBuffer::Kind kind, std::span<const Record> records);

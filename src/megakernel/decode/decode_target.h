@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -47,6 +48,9 @@ class DecodeTarget {
   /// Of a form that was compiled.
   virtual Result<std::unique_ptr<StepKernel>> step_kernel(const Plan& plan, const KernelOptions& options,
                                                           StepForm form) = 0;
+  /// What an earlier start on such a device remembered of a step that `key` describes, by the same build.
+  virtual std::optional<std::string> recall(const std::string& /*key*/) { return std::nullopt; }
+  virtual void remember(const std::string& /*key*/, const std::string& /*text*/) {}
 };
 
 }  // namespace strata::megakernel

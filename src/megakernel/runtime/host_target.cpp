@@ -251,14 +251,11 @@ Result<std::vector<TracedTask>> HostKernel::trace() const {
   std::vector<TracedTask> tasks;
   if (!options_.profile) return tasks;
   for (size_t buffer = 0; buffer < profiled_.size(); ++buffer) {
-    if (profiled_[buffer] > options_.profile_capacity)
-      return with_remedy(invalid("{} tasks were recorded for a worker; there is room for {}", profiled_[buffer],
-                                 options_.profile_capacity),
-                         "raise profile_capacity, or launch fewer steps");
+    const uint32_t capacity = options_.profile_capacity, count = profiled_[buffer];
     const int roles = kWorkerRoles - 1;
-    for (unsigned i = 0; i < profiled_[buffer]; ++i)
+    for (uint32_t n = count - std::min(count, capacity); n < count; ++n)
       tasks.push_back({static_cast<int>(buffer) / roles, static_cast<Role>(static_cast<int>(buffer) % roles + 1),
-                       profile_[buffer * options_.profile_capacity + i]});
+                       profile_[buffer * capacity + n % capacity]});
   }
   return tasks;
 }

@@ -38,7 +38,7 @@ struct HostOptions {
   int tokens_per_step = 1;
   std::chrono::milliseconds limit{2000};       ///< of each wait within a step
   std::chrono::milliseconds start_limit{100};  ///< until all workers and schedulers have started
-  bool profile = false;                        ///< at most profile_capacity tasks for each worker and role
+  bool profile = false;                        ///< the last profile_capacity tasks of each worker and role
   uint32_t profile_capacity = 4096;
 
   bool delays = false;                          ///< at each synchronisation, sometimes

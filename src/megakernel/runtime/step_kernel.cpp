@@ -218,16 +218,13 @@ Result<std::vector<TracedTask>> StepKernel::trace() const {
   std::vector<uint32_t> counts(static_cast<size_t>(image_.workers) * kRoles);
   STRATA_CHECK(peek(program_.profiled, counts));
   for (size_t buffer = 0; buffer < counts.size(); ++buffer) {
-    if (counts[buffer] > options_.profile_capacity)
-      return with_remedy(invalid("{} tasks were recorded for a worker; there is room for {}", counts[buffer],
-                                 options_.profile_capacity),
-                         "raise profile_capacity, or launch fewer steps");
-    std::vector<uint32_t> words(counts[buffer] * sizeof(ProfileRecord) / sizeof(uint32_t));
+    const uint32_t capacity = options_.profile_capacity, kept = std::min(counts[buffer], capacity);
+    std::vector<uint32_t> words(kept * sizeof(ProfileRecord) / sizeof(uint32_t));
     if (words.empty()) continue;
-    STRATA_CHECK(peek(program_.profile + buffer * options_.profile_capacity, words));
-    for (unsigned i = 0; i < counts[buffer]; ++i) {
+    STRATA_CHECK(peek(program_.profile + buffer * capacity, words));
+    for (uint32_t n = counts[buffer] - kept; n < counts[buffer]; ++n) {
       ProfileRecord record;
-      std::memcpy(&record, words.data() + i * (sizeof record / sizeof(uint32_t)), sizeof record);
+      std::memcpy(&record, words.data() + n % capacity * (sizeof record / sizeof(uint32_t)), sizeof record);
       tasks.push_back(
           {static_cast<int>(buffer) / kRoles, static_cast<Role>(static_cast<int>(buffer) % kRoles + 1), record});
     }

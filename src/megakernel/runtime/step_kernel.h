@@ -40,7 +40,7 @@ struct KernelOptions {
   int tokens_per_step = 1;
   std::chrono::milliseconds limit{2000};       ///< of each wait within a step; more than a step takes
   std::chrono::milliseconds start_limit{100};  ///< until all workers and schedulers have started
-  uint32_t profile_capacity = 4096;            ///< tasks for each worker and role, where the code records them
+  uint32_t profile_capacity = 4096;            ///< the last tasks of each worker and role, where the code records them
 
   // Faults, for tests.
   int lost_event = -1;    ///< of whose signals, in the first launch, one is lost
@@ -99,7 +99,8 @@ class StepKernel {
   /// report, which comes too where a block function does not return; it failed otherwise, with the device's word for
   /// it.
   Result<uint32_t> wait();
-  /// What the last launch recorded, if the code does. Errors (InvalidInput): tasks beyond profile_capacity.
+  /// What the last launch recorded, if the code does: of each worker and role the last profile_capacity tasks, in
+  /// order. Errors (InvalidInput): a launch is running.
   virtual Result<std::vector<TracedTask>> trace() const;
 
  protected:

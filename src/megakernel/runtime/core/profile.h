@@ -25,26 +25,26 @@ class Profile {
  public:
   STRATA_DEVICE explicit Profile(Context<Platform>& c) : c_(c) {}
 
-  /// Records what both roles have left in an entry; what does not fit is counted.
+  /// Records what both roles have left in an entry, over the oldest where there is no room.
   STRATA_DEVICE void record(const Descriptor& entry) {
     if constexpr (kProfile) {
       const Program<Platform>& program = c_.program;
       if (program.profile == nullptr) return;
       for (int role = 0; role < kWorkerRoles - 1; ++role) {
         const int buffer = c_.index * (kWorkerRoles - 1) + role;
-        if (count_ < program.profile_capacity) {
-          program.profile[static_cast<unsigned long long>(buffer) * program.profile_capacity + count_] = {
-              entry.record.task, entry.epoch, entry.begin[role], entry.end[role]};
-        }
+        program.profile[static_cast<unsigned long long>(buffer) * program.profile_capacity + next_] = {
+            entry.record.task, entry.epoch, entry.begin[role], entry.end[role]};
         program.profiled[buffer] = count_ + 1;
       }
       ++count_;
+      if (++next_ == program.profile_capacity) next_ = 0;
     }
   }
 
  private:
   Context<Platform>& c_;
   unsigned count_ = 0;
+  unsigned next_ = 0;  ///< count_ modulo the capacity
 };
 
 }  // namespace strata::megakernel
