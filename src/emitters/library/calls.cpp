@@ -282,9 +282,7 @@ class Rewriter {
     const double kernel = microseconds_of(std::move(whole), "product");
     if (kernel >= library) return false;
     result_.kept[it.name] = fmt::format(
-        "a kernel that reads each weight once takes {:.3g} µs by "
-        "the model, a library {:.3g}",
-        kernel, library);
+        "a kernel that reads each weight once takes {:.3g} µs by the model, a library {:.3g}", kernel, library);
     return true;
   }
 
@@ -361,6 +359,10 @@ class Rewriter {
     } else if (plan.transposed) {
       operands[0] = source ? *source : with_exchanged_dimensions(laid_out(operands[0]));
     }
+    if (plan.sides_transposed) {
+      const auto sides = transposed_source(operands[1]);
+      operands[1] = sides ? *sides : with_exchanged_dimensions(laid_out(operands[1]));
+    }
     LibraryCall& call = result_.calls.at(it.name);
     call.work = plan.work;
     for (size_t i = 0; i < operands.size(); ++i) {
@@ -373,13 +375,13 @@ class Rewriter {
     const auto called = static_cast<hlo::ComputationId>(result_.module.computations.size()) - 1;
     const auto id = static_cast<InstructionId>(entry_.instructions.size());
     entry_.instructions.push_back({it.name, Opcode::Call, shape, operands, {called}, hlo::NoAttributes{}, it.location});
-    const bool factors_transposed = plan.transposed && it.opcode != Opcode::TriangularSolve;
-    if (shape == it.shape && !factors_transposed) return id;
+    const bool exchanged = it.opcode == Opcode::TriangularSolve ? plan.sides_transposed : plan.transposed;
+    if (shape == it.shape && !exchanged) return id;
     const auto as_before = [&](InstructionId value, const hlo::Shape& before) {
       if (entry_[value].shape == before) return value;
       return add({it.name + ".as_before", Opcode::Copy, before, {value}, {}, hlo::NoAttributes{}, {}});
     };
-    if (!shape.is_tuple()) return as_before(factors_transposed ? with_exchanged_dimensions(id) : id, it.shape);
+    if (!shape.is_tuple()) return as_before(exchanged ? with_exchanged_dimensions(id) : id, it.shape);
     std::vector<InstructionId> elements;
     for (size_t i = 0; i < shape.elements.size(); ++i) {
       InstructionId element = add({it.name + ".element",
@@ -389,7 +391,7 @@ class Rewriter {
                                    {},
                                    hlo::TupleIndexAttributes{static_cast<int64_t>(i)},
                                    {}});
-      if (factors_transposed && i == 0) element = with_exchanged_dimensions(element);
+      if (exchanged && i == 0) element = with_exchanged_dimensions(element);
       elements.push_back(as_before(element, it.shape.elements[i]));
     }
     return add({it.name + ".results", Opcode::Tuple, it.shape, elements, {}, hlo::NoAttributes{}, {}});

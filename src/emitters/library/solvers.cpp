@@ -60,10 +60,17 @@ std::optional<SolverPlan> plan_factor(const hlo::Shape& matrix, const hlo::Solve
   work.columns = matrix.dims.back();
   work.batch = matrix.element_count() / (work.rows * work.columns);
   work.reflectors = reflectors;
-  work.upper = factor.lower;
+  // Lower factors are computed in less than half the time of upper ones.
+  work.upper = work.kind != FactorKind::Cholesky && factor.lower;
   const bool has_batches = work.kind == FactorKind::Qr || (work.rows == work.columns && reflectors == 0);
   if (work.batch > 1 && has_batches) choose_together(work, target);
-  return SolverPlan{work, work.kind != FactorKind::Cholesky};
+  return SolverPlan{work, work.kind != FactorKind::Cholesky || factor.lower};
+}
+
+/// A kernel that writes the array in another order.
+double transpose_seconds(const hlo::Shape& shape, const Target& target) {
+  const double bytes = 2 * static_cast<double>(shape.element_count()) * hlo::byte_width(shape.type);
+  return target.kernel_seconds() + bytes / target.rates.copy_bandwidth;
 }
 
 std::optional<SolverPlan> plan_solve(const hlo::TriangularSolveAttributes& how, const hlo::Shape& matrix,
@@ -84,7 +91,15 @@ std::optional<SolverPlan> plan_solve(const hlo::TriangularSolveAttributes& how, 
   work.unit = how.unit_diagonal;
   work.operation = static_cast<MatrixSolve::Operation>(operation);
   if (work.batch > 1) choose_together(work, target);
-  return SolverPlan{work, transposed};
+  // From the left, of transposed sides: then the matrix is the other way round.
+  if (work.together || !work.right || operation == Transpose::Adjoint) return SolverPlan{work, transposed};
+  MatrixSolve left = work;
+  left.right = false;
+  left.operation =
+      operation == Transpose::NoTranspose ? MatrixSolve::Operation::Transpose : MatrixSolve::Operation::None;
+  const bool pays =
+      library_seconds(left, target) + 2 * transpose_seconds(sides, target) < library_seconds(work, target);
+  return pays ? SolverPlan{left, transposed, true} : SolverPlan{work, transposed};
 }
 
 hlo::Shape row_major(const hlo::Shape& shape) { return hlo::array_shape(shape.type, shape.dims); }
@@ -177,7 +192,7 @@ Computation solver_callee(const Computation& computation, const Instruction& it,
   std::vector<InstructionId> operands;
   for (size_t i = 0; i < it.operands.size(); ++i) {
     const hlo::Shape shape = row_major(computation.operand_shape(it, i));
-    const bool transposed = plan.transposed && i == 0;
+    const bool transposed = (plan.transposed && i == 0) || (plan.sides_transposed && i == 1);
     const InstructionId parameter =
         add(fmt::format("operand{}", i), Opcode::Parameter, transposed ? with_transposed_matrices(shape) : shape, {},
             hlo::ParameterAttributes{static_cast<int64_t>(i)});
@@ -188,9 +203,11 @@ Computation solver_callee(const Computation& computation, const Instruction& it,
   }
   if (!it.shape.is_tuple()) {
     made.root = add(it.name, it.opcode, row_major(it.shape), operands, it.attributes);
-    if (plan.transposed && it.opcode != Opcode::TriangularSolve)
-      made.root = add("factors", Opcode::Transpose, with_transposed_matrices(row_major(it.shape)), {made.root},
-                      hlo::DimensionsAttributes{exchange_of_last(it.shape.dims.size())});
+    const bool solves = it.opcode == Opcode::TriangularSolve;
+    if (solves ? plan.sides_transposed : plan.transposed)
+      made.root =
+          add(solves ? "solutions" : "factors", Opcode::Transpose, with_transposed_matrices(row_major(it.shape)),
+              {made.root}, hlo::DimensionsAttributes{exchange_of_last(it.shape.dims.size())});
     return made;
   }
   std::vector<hlo::Shape> shapes;
@@ -235,10 +252,10 @@ double solver_microseconds(const Computation& computation, const Instruction& it
                            const Target& target) {
   double seconds = library_seconds(plan.work, target);
   const hlo::Shape& matrix = computation.operand_shape(it, 0);
-  const double moved = 2 * static_cast<double>(matrix.element_count()) * hlo::byte_width(matrix.type);
-  const double kernel = target.kernel_seconds() + moved / target.rates.copy_bandwidth;
-  // The operand is copied to where the result is to be. LU's factors have to be transposed, too, where something other
-  // than a solve reads them; of a cholesky it is seen whether there is a factor.
+  const double kernel = transpose_seconds(matrix, target);
+  if (plan.sides_transposed) seconds += 2 * transpose_seconds(computation.operand_shape(it, 1), target);
+  // The operand is copied or transposed to where the result is to be. LU's factors have to be transposed, too, where
+  // something other than a solve reads them; of a cholesky it is seen whether there is a factor.
   const bool factors = std::holds_alternative<MatrixFactor>(plan.work);
   return 1e6 * (seconds + kernel + (factors ? kernel : 0));
 }

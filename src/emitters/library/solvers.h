@@ -10,11 +10,13 @@
 namespace strata::emitters {
 
 /// How one instruction becomes a call. The libraries' matrices lie column by column, HLO's row by row: so each is the
-/// other's transpose. Triangles and transpositions are exchanged for that, but of LU.
+/// other's transpose. Triangles, sides and transpositions are exchanged for that, or what is given and computed is
+/// transposed: always where the library has no other way (LU, QR), and where its other way takes twice the time (lower
+/// factors of Cholesky, which would be upper ones; large solves, which would be from the right).
 struct SolverPlan {
   LibraryWork work;
-  /// The call gets its first operand transposed: of LU always, whose factors come transposed, too.
-  bool transposed = false;
+  bool transposed = false;        ///< the call gets its first operand transposed; factors come transposed, too
+  bool sides_transposed = false;  ///< of a solve: right-hand sides and solutions
 };
 
 /// Of a cholesky, a triangular-solve, or a call that solver_factor knows, with elements of a type that the libraries

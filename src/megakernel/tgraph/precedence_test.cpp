@@ -5,7 +5,7 @@
 
 #include <set>
 
-#include "rapidcheck_gtest.h"
+#include <rapidcheck/gtest.h>
 
 namespace strata::megakernel {
 namespace {

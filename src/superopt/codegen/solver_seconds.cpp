@@ -51,7 +51,8 @@ double factor_seconds(const MatrixFactor& factor, const Target& target) {
 
 double solve_seconds(const MatrixSolve& solve, const Target& target) {
   const auto order = static_cast<double>(solve.order), sides = static_cast<double>(solve.sides);
-  return seconds_of(solve.together, solve.batch, solve.order, target.rates.solve_row, target.rates.small_solve_row,
+  const double row = solve.right ? target.rates.right_solve_row : target.rates.solve_row;
+  return seconds_of(solve.together, solve.batch, solve.order, row, target.rates.small_solve_row,
                     work_of(solve.element) * order * order * sides, rate_of(solve.element, target), target);
 }
 
