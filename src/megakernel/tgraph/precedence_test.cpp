@@ -2,10 +2,9 @@
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
+#include <rapidcheck/gtest.h>
 
 #include <set>
-
-#include <rapidcheck/gtest.h>
 
 namespace strata::megakernel {
 namespace {
