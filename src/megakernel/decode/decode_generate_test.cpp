@@ -179,9 +179,9 @@ class Remembering : public DecodeTarget {
  public:
   explicit Remembering(std::unique_ptr<FiberDecodeTarget> inner) : inner_(std::move(inner)) {}
   const Target& machine() const override { return inner_->machine(); }
-  Result<void> compile(const std::string& functions, int count, std::span<const std::string> kernels, StepForm form,
+  Result<void> compile(const std::string& functions, int count, std::span<const std::string> packing, StepForm form,
                        bool profile) override {
-    return inner_->compile(functions, count, kernels, form, profile);
+    return inner_->compile(functions, count, packing, form, profile);
   }
   Result<void> check_room(int64_t bytes) const override { return inner_->check_room(bytes); }
   Result<std::unique_ptr<DecodeMemory>> allocate(int64_t bytes) override { return inner_->allocate(bytes); }
