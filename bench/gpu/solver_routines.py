@@ -4,8 +4,8 @@
 Needs PyTorch with CUDA. Of f32, column by column: what src/runtime/matrix_solver.cpp calls, and what eigh would. Each
 is recorded by stream capture as src/runtime/recorded_graph.h does, ten runs one after the other, each after a copy of
 its operand; the copy alone is taken off. "no graph" is what the capture says; then the time is that of runs one after
-the other. The rates of src/machine/rates.def (solver_start to small_solve_row) come from here: a line a
-routine, with microseconds and microseconds a column.
+the other. The rates of src/machine/rates.def from solver_start to small_solve_row come from here, but where their lines
+say otherwise: a line a routine, with microseconds and microseconds a column.
 """
 import argparse
 import ctypes
@@ -19,7 +19,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests/gpu"
 from cuda_library import open_cuda_library  # noqa: E402
 
 RUNS, REPLAYS = 10, 15
-LOWER, UPPER, RIGHT, AS_IT_IS, NON_UNIT, VECTORS = 0, 1, 1, 0, 0, 1
+LOWER, UPPER, LEFT, RIGHT, AS_IT_IS, NON_UNIT, VECTORS = 0, 1, 0, 1, 0, 0, 1
 
 solver = open_cuda_library("STRATA_CUSOLVER", ["libcusolver.so.12", "libcusolver.so.11"])
 blas = open_cuda_library("STRATA_CUBLAS", ["libcublas.so.13", "libcublas.so.12"])
@@ -82,8 +82,9 @@ def routines():
                 many[x.data_ptr()] = addresses(x)
             return pointer(many[x.data_ptr()])
 
-        yield f"potrfBatched {batch} of {n}", a, lambda x, n=n, b=batch, i=found, at=listed: (
-            solver.cusolverDnSpotrfBatched(handle, UPPER, n, at(x), n, pointer(i), b)), n
+        for triangle, name in ((UPPER, "upper"), (LOWER, "lower")):
+            yield f"potrfBatched_{name} {batch} of {n}", a, lambda x, t=triangle, n=n, b=batch, i=found, at=listed: (
+                solver.cusolverDnSpotrfBatched(handle, t, n, at(x), n, pointer(i), b)), n
         pivots = info(batch * n)
         a = dominant(batch, n)
         yield f"getrfBatched {batch} of {n}", a, lambda x, n=n, b=batch, p=pivots, i=found, at=listed: (
@@ -98,9 +99,10 @@ def routines():
     for n, sides in ((301, 1), (301, 40), (1025, 1), (1025, 65), (1025, 1025), (4096, 64)):
         matrix, one = dominant(1, n).tril(), ctypes.c_float(1)
         b = torch.randn(1, n, sides, device="cuda")
-        yield f"trsm {n} for {sides}", b, lambda x, n=n, s=sides, m=matrix, o=one: (
-            blas.cublasStrsm_v2(blas_handle, RIGHT, UPPER, AS_IT_IS, NON_UNIT, s, n, ctypes.byref(o), pointer(m), n,
-                                pointer(x), s)), n
+        for side, name, rows, columns in ((RIGHT, "right", sides, n), (LEFT, "left", n, sides)):
+            yield f"trsm_{name} {n} for {sides}", b, lambda x, e=side, r=rows, c=columns, n=n, m=matrix, o=one: (
+                blas.cublasStrsm_v2(blas_handle, e, UPPER, AS_IT_IS, NON_UNIT, r, c, ctypes.byref(o), pointer(m), n,
+                                    pointer(x), r)), n
     yield from routines_of_reflectors(info)
 
 

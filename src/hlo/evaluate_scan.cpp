@@ -34,16 +34,25 @@ Shape as_f64(Shape shape) {
   return shape;
 }
 
-/// A step of one operator (sums_in_any_grouping) that rounds nothing.
-Computation exact(Computation step) {
-  for (Instruction& it : step.instructions) {
-    if (it.shape.is_array()) it.shape = as_f64(it.shape);
-  }
-  Instruction& root = step.instructions[static_cast<size_t>(step.root)];
-  std::vector<Shape> elements;
-  for (const Shape& shape : root.shape.elements) elements.push_back(as_f64(shape));
-  root.shape = tuple_shape(std::move(elements));
-  return step;
+/// A step of one operator (sums_in_any_grouping) that rounds nothing: its parameters, the operator, and the result.
+Computation exact(const Computation& step) {
+  Computation made;
+  made.name = step.name;
+  const auto add = [&](Instruction it, std::vector<InstructionId> operands) {
+    it.shape = as_f64(it.shape);
+    it.operands = std::move(operands);
+    made.instructions.push_back(std::move(it));
+    return static_cast<InstructionId>(made.instructions.size()) - 1;
+  };
+  for (const InstructionId parameter : step.parameters) made.parameters.push_back(add(step[parameter], {}));
+  const InstructionId sum = add(step[step.root_instruction().operands[0]], made.parameters);
+  Instruction root = step.root_instruction();
+  const Shape each = made.instructions[static_cast<size_t>(sum)].shape;
+  root.shape = tuple_shape({each, each});
+  root.operands = {sum, sum};
+  made.instructions.push_back(std::move(root));
+  made.root = sum + 1;
+  return made;
 }
 
 }  // namespace

@@ -57,7 +57,7 @@ std::optional<InstructionId> single_value(const Computation& computation, Instru
 /// A scan that is a reduce-window.
 struct PlainScan {
   Opcode combiner = Opcode::Add;
-  InstructionId initial = 0;
+  std::optional<InstructionId> initial;  ///< a scalar; without one, what is carried first is combined afterwards
 };
 
 std::optional<PlainScan> plain_scan(const Module& module, const Computation& computation, const Instruction& it) {
@@ -66,11 +66,13 @@ std::optional<PlainScan> plain_scan(const Module& module, const Computation& com
   if (!it.shape.is_tuple() || it.shape.elements.size() != 2 || operand.element_count() == 0) return std::nullopt;
   const std::optional<Opcode> combiner = operator_of(module[it.called[0]]);
   const std::optional<InstructionId> initial = single_value(computation, it.operands[1]);
-  if (!combiner || !initial || it.shape.elements[0].type != operand.type) return std::nullopt;
-  if (computation[*initial].shape.type != operand.type || it.shape.elements[1].type != operand.type)
-    return std::nullopt;
-  if (rounds(*combiner, operand.type) && !sums_in_any_grouping(module[it.called[0]], it)) return std::nullopt;
-  return PlainScan{*combiner, *initial};
+  const Shape& carried = computation.operand_shape(it, 1);
+  if (!combiner || it.shape.elements[0].type != operand.type) return std::nullopt;
+  if (carried.type != operand.type || it.shape.elements[1].type != operand.type) return std::nullopt;
+  const bool narrow = rounds(*combiner, operand.type);
+  if (narrow && !sums_in_any_grouping(module[it.called[0]], it)) return std::nullopt;
+  // A loop would round each step, which these do not mean.
+  return initial || narrow ? std::optional(PlainScan{*combiner, initial}) : std::nullopt;
 }
 
 /// A module whose entry takes the array and the initial value, and gives what the scan does.
@@ -97,6 +99,39 @@ std::string expansion(const Computation& computation, const Instruction& it, Opc
       "= {9} tuple(r, c)\n}}\n",
       type, name(combiner), to_string(operand), whole, fmt::join(sizes, "x"), fmt::join(pads, "x"),
       fmt::join(last, ","), fmt::join(slices, ", "), to_string(it.shape.elements[1]), to_string(it.shape));
+}
+
+/// The same of narrow floats that begin with an array, [sizes without the dimension]: in f32, rounded at the end.
+std::string expansion_after_carry(const Computation& computation, const Instruction& it, Opcode combiner) {
+  const auto& how = it.as<ScanAttributes>();
+  const Shape& operand = computation.operand_shape(it, 0);
+  const auto n = static_cast<size_t>(how.dimension);
+  std::vector<std::string> slices, sizes(operand.dims.size(), "1"), pads(operand.dims.size(), "0_0");
+  std::vector<int64_t> others, last = operand.dims;
+  sizes[n] = std::to_string(operand.dims[n]);
+  pads[n] = fmt::format(fmt::runtime(how.is_reverse ? "0_{}" : "{}_0"), operand.dims[n] - 1);
+  last[n] = 1;
+  for (size_t d = 0; d < operand.dims.size(); ++d) {
+    const int64_t end = d == n && how.is_reverse ? 1 : operand.dims[d];
+    slices.push_back(fmt::format("[{}:{}]", d == n ? end - 1 : 0, end));
+    if (d != n) others.push_back(static_cast<int64_t>(d));
+  }
+  const Shape& carried = computation.operand_shape(it, 1);
+  const auto wide = [](Shape shape) {
+    shape.type = ElementType::F32;
+    return to_string(shape);
+  };
+  const std::string whole = to_string(it.shape.elements[0]), wide_whole = wide(it.shape.elements[0]);
+  return fmt::format(
+      "HloModule m\nf {{\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT c = f32[] {0}(a, b)\n}}\n"
+      "ENTRY scan {{\n  x = {1} parameter(0)\n  z = {2} parameter(1)\n  xw = {3} convert(x)\n  zw = {4} convert(z)\n"
+      "  i = f32[] constant({5})\n  s = {6} reduce-window(xw, i), window={{size={7} pad={8}}}, to_apply=f\n"
+      "  zs = {6} broadcast(zw), dimensions={{{9}}}\n  t = {6} {0}(s, zs)\n  r = {10} convert(t)\n"
+      "  l = {11}[{12}] slice(r), slice={{{13}}}\n  c = {14} reshape(l)\n  ROOT o = {15} tuple(r, c)\n}}\n",
+      name(combiner), to_string(operand), to_string(carried), wide(operand), wide(carried),
+      combiner == Opcode::Add ? 0 : 1, wide_whole, fmt::join(sizes, "x"), fmt::join(pads, "x"), fmt::join(others, ","),
+      whole, name(operand.type), fmt::join(last, ","), fmt::join(slices, ", "), to_string(it.shape.elements[1]),
+      to_string(it.shape));
 }
 
 std::vector<Shape> shapes_of(const Shape& shape) {
@@ -190,7 +225,8 @@ Result<Module> expand_scans(const Module& module) {
         if (it.opcode != Opcode::Scan) return std::nullopt;
         const std::optional<PlainScan> plain = plain_scan(module, computation, it);
         if (!plain) return loop(module, computation, it);
-        return Replacement{expansion(computation, it, plain->combiner), {it.operands[0], plain->initial}};
+        if (!plain->initial) return Replacement{expansion_after_carry(computation, it, plain->combiner), it.operands};
+        return Replacement{expansion(computation, it, plain->combiner), {it.operands[0], *plain->initial}};
       });
 }
 

@@ -12,8 +12,8 @@ bool has_scan_operators(const Module& module);
 /// carried, and gives the result as the step's and as the next carry, becomes a call of a computation with a
 /// reduce-window that grows with the index (scan_window.h) and a slice of its last element; its initial value must be
 /// one value everywhere. Sums and products of floats narrower than 32 bits do only where sums_in_any_grouping() says
-/// that their steps need not round each time. Every other scan becomes a loop over its steps. Error where the module is
-/// not verified.
+/// that their steps need not round each time, and then with any initial value. Every other scan becomes a loop over its
+/// steps. Error where the module is not verified.
 Result<Module> expand_scans(const Module& module);
 
 /// Whether a scan is the sums or products of the first elements of an array of floats narrower than 32 bits, and the

@@ -298,6 +298,14 @@ Value sum_of_squares(TextBuilder& text, const Value& of) {
   return text.real(text.reshape(product, {dims[0]}));
 }
 
+/// Of each column, [batch]; 1 of columns of zeros. What is divided by it has squares that neither vanish nor overflow.
+Value largest_magnitude(TextBuilder& text, const Value& of) {
+  const Value magnitudes = text.add(array_shape(text.real(of).type(), of.dims()), fmt::format("abs({})", of.name));
+  const Value zero = text.constant(magnitudes.type(), 0);
+  const Value largest = text.unary("negate", text.least(text.unary("negate", magnitudes), {1}, zero));
+  return text.select(text.compare(largest, zero, "GT"), largest, text.constant(magnitudes.type(), 1));
+}
+
 }  // namespace
 
 // As LAPACK: a reflector's factor is 0 where the column has nothing below the diagonal and is real on it.
@@ -308,9 +316,12 @@ Reflectors factor_by_reflectors(TextBuilder& text, const Value& a) {
     const Dims& dims = values.dims();
     const Dims column{dims[0], dims[1]}, each{dims[0]};
     const ElementType type = values.type();
-    const Value here = column_of(body, values, j), alpha = element_of(body, values, j, j);
-    const Value rows = body.iota(kIndex, column, 1);
+    const Value column_here = column_of(body, values, j), rows = body.iota(kIndex, column, 1);
     const Value zero = body.constant(type, 0);
+    const Value scale = largest_magnitude(body, body.select(body.compare(rows, j, "GE"), column_here, zero));
+    const Value scale_here = body.convert(scale, type);
+    const Value here = body.binary("divide", column_here, body.broadcast(scale_here, column, {0}));
+    const Value alpha = body.binary("divide", element_of(body, values, j, j), scale_here);
     const Value below = body.select(body.compare(rows, j, "GT"), here, zero);
     const Value rest = sum_of_squares(body, below), part = body.real(alpha);
     const Value real_zero = body.constant(part.type(), 0);
@@ -325,8 +336,10 @@ Reflectors factor_by_reflectors(TextBuilder& text, const Value& a) {
     const Value divisor = body.select(none, body.constant(type, 1), body.unary("negate", difference));
     const Value v = reflector(body, body.binary("divide", here, body.broadcast(divisor, column, {0})), j);
     const Value rest_of_matrix = reflected(body, values, v, body.conjugate(factor));
-    const Value on = body.broadcast(body.select(none, alpha, beta), column, {0});
-    const Value made = body.select(body.compare(rows, j, "GT"), v, body.select(body.compare(rows, j, "EQ"), on, here));
+    const Value diagonal = body.binary("multiply", body.select(none, alpha, beta), scale_here);
+    const Value on = body.broadcast(diagonal, column, {0});
+    const Value made =
+        body.select(body.compare(rows, j, "GT"), v, body.select(body.compare(rows, j, "EQ"), on, column_here));
     const Value columns = body.iota(kIndex, dims, 2);
     const Value right = body.select(body.compare(columns, j, "GT"), rest_of_matrix, values);
     const Value next = body.select(body.compare(columns, j, "EQ"), body.broadcast(made, dims, {0, 1}), right);

@@ -40,7 +40,7 @@ struct Cusolver {
   /// Pivots count from 1.
   using Lu = int (*)(Handle, int rows, int columns, CudaPointer a, int leading, CudaPointer work, CudaPointer pivots,
                      CudaPointer info);
-  /// With the workspace's elements behind it.
+  /// With the workspace's elements after it.
   using Qr = int (*)(Handle, int rows, int columns, CudaPointer a, int leading, CudaPointer factors, CudaPointer work,
                      int elements, CudaPointer info);
   using OrthogonalWork = int (*)(Handle, int rows, int columns, int reflectors, CudaPointer a, int leading,

@@ -4,6 +4,7 @@
 #include <array>
 #include <cassert>
 #include <limits>
+#include <mutex>
 #include <optional>
 
 namespace strata {
@@ -18,6 +19,9 @@ constexpr int64_t kPointerBytes = 8;
 constexpr int64_t kBlasWorkspace = int64_t{32} << 20;
 
 int64_t aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+/// Threads share a device's handles, whose stream and memory are set before each call.
+std::mutex handles_in_use;
 
 /// The libraries count in 32 bits, elements of a matrix too.
 bool fits(int64_t rows, int64_t columns, int64_t batch) {
@@ -63,6 +67,7 @@ class PreparedFactor final : public PreparedWork {
 
   Result<void> run(CudaStream stream, const std::vector<CudaPointer>& arguments, CudaPointer workspace) const override {
     assert(arguments.size() == factor_.arguments());
+    const std::scoped_lock lock(handles_in_use);
     const std::string what = describe(factor_);
     // Of Orthogonal factors are read, and the result comes after them.
     const bool orthogonal = factor_.kind == FactorKind::Orthogonal;
@@ -171,6 +176,7 @@ class PreparedSolve final : public PreparedWork {
   int64_t workspace_bytes() const override { return pointer_bytes() + kBlasWorkspace; }
 
   Result<void> run(CudaStream stream, const std::vector<CudaPointer>& arguments, CudaPointer workspace) const override {
+    const std::scoped_lock lock(handles_in_use);
     assert(arguments.size() == MatrixSolve::arguments());
     const std::string what = describe(solve_);
     const CudaPointer a = arguments[0], x = arguments[2];
@@ -300,9 +306,18 @@ Result<const MatrixPointers*> SolverLibrary::pointers() const {
   return pointers_.get();
 }
 
+bool is_supported(const MatrixFactor& factor) {
+  const bool is_tall = factor.kind != FactorKind::Orthogonal || factor.columns <= factor.rows;
+  return is_tall && fits(factor.rows, factor.columns, factor.batch);
+}
+
+bool is_supported(const MatrixSolve& solve) {
+  return fits(solve.order, std::max(solve.order, solve.sides), solve.batch);
+}
+
 Result<std::unique_ptr<PreparedWork>> prepare(const SolverLibrary& library, const MatrixFactor& factor) {
   if (factor.algorithm != 0) return unsupported("cuSOLVER has 1 algorithm for {}", describe(factor));
-  if (!fits(factor.rows, factor.columns, factor.batch)) return unsupported("{} is too large", describe(factor));
+  if (!is_supported(factor)) return unsupported("cuSOLVER has no {}", describe(factor));
   auto made = std::make_unique<PreparedFactor>(library, factor);
   STRATA_CHECK(made->make());
   return made;
@@ -310,8 +325,7 @@ Result<std::unique_ptr<PreparedWork>> prepare(const SolverLibrary& library, cons
 
 Result<std::unique_ptr<PreparedWork>> prepare(const SolverLibrary& library, const MatrixSolve& solve) {
   if (solve.algorithm != 0) return unsupported("cuBLAS has 1 algorithm for {}", describe(solve));
-  if (!fits(solve.order, std::max(solve.order, solve.sides), solve.batch))
-    return unsupported("{} is too large", describe(solve));
+  if (!is_supported(solve)) return unsupported("cuBLAS has no {}", describe(solve));
   auto made = std::make_unique<PreparedSolve>(library, solve);
   STRATA_CHECK(made->make());
   return made;

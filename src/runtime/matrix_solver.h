@@ -124,7 +124,12 @@ class SolverLibrary {
   mutable std::unique_ptr<MatrixPointers> pointers_;
 };
 
-/// Error (Unsupported) where the libraries have no such work, or where another algorithm than 0 is asked for.
+/// Whether the libraries have such work: its sizes are of 32 bits, and an orthogonal factor has no more columns than
+/// rows.
+bool is_supported(const MatrixFactor& factor);
+bool is_supported(const MatrixSolve& solve);
+
+/// Error (Unsupported) where they have not (is_supported), or where another algorithm than 0 is asked for.
 Result<std::unique_ptr<PreparedWork>> prepare(const SolverLibrary& library, const MatrixFactor& factor);
 Result<std::unique_ptr<PreparedWork>> prepare(const SolverLibrary& library, const MatrixSolve& solve);
 

@@ -160,9 +160,6 @@ def call_of(target):
     return entry("x = f32[64] parameter(0)", f'r = f32[64] custom-call(x), custom_call_target="{target}"')
 
 
-# Modules that show a row's fate of its operator. Those of `nothing` are negations, with the operator in between.
-# Operators on elements, and what is refused whatever it is given, are added by shown().
-
 def cholesky(n):
     return entry(f"x = f32[{n},{n}] parameter(0)", f"r = f32[{n},{n}] cholesky(x), lower=true")
 
@@ -193,6 +190,8 @@ def orgqr(n):
                  'custom_call_target="cusolver_orgqr_ffi"')
 
 
+# Modules that show a row's fate of its operator. Those of `nothing` are negations, with the operator in between.
+# Operators on elements, and what is refused whatever it is given, are added by shown().
 SHOWN = {
     ("parameter", "nothing"): [NEGATED],
     ("tuple", "nothing"): [entry(X, "t = (f32[4,64], f32[4,64]) tuple(x, x)",

@@ -60,6 +60,7 @@ std::optional<SolverPlan> plan_factor(const hlo::Shape& matrix, const hlo::Solve
   work.columns = matrix.dims.back();
   work.batch = matrix.element_count() / (work.rows * work.columns);
   work.reflectors = reflectors;
+  if (!is_supported(work)) return std::nullopt;
   // Lower factors are computed in less than half the time of upper ones.
   work.upper = work.kind != FactorKind::Cholesky && factor.lower;
   const bool has_batches = work.kind == FactorKind::Qr || (work.rows == work.columns && reflectors == 0);
@@ -90,6 +91,7 @@ std::optional<SolverPlan> plan_solve(const hlo::TriangularSolveAttributes& how, 
   work.upper = how.lower != transposed;
   work.unit = how.unit_diagonal;
   work.operation = static_cast<MatrixSolve::Operation>(operation);
+  if (!is_supported(work)) return std::nullopt;
   if (work.batch > 1) choose_together(work, target);
   // From the left, of transposed sides: then the matrix is the other way round.
   if (work.together || !work.right || operation == Transpose::Adjoint) return SolverPlan{work, transposed};

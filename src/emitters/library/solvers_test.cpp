@@ -171,7 +171,7 @@ TEST_F(SolversTest, RandomReflectorsAgreeWithTheInterpreter) {
         "  f = {1} get-tuple-element(c), index=1\n  m = {0} "
         "get-tuple-element(c), index=0\n",
         matrix, factors);
-    const bool has_product = rows >= columns;
+    const bool has_product = random.below(4) > 0;
     if (has_product)
       text += fmt::format(
           "  q = {} custom-call(m, f), "
@@ -180,7 +180,7 @@ TEST_F(SolversTest, RandomReflectorsAgreeWithTheInterpreter) {
     text += has_product ? fmt::format("  ROOT r = ({0}, {1}, {0}) tuple(m, f, q)\n}}\n", matrix, factors)
                         : fmt::format("  ROOT r = ({}, {}) tuple(m, f)\n}}\n", matrix, factors);
     expect_checked(text, seed);
-    EXPECT_EQ(libraries_, has_product ? 2 : 1) << text;
+    EXPECT_EQ(libraries_, has_product && rows >= columns ? 2 : 1) << text;  // of wide ones the product is a loop
   }
   EXPECT_GE(together_, 8);
 }

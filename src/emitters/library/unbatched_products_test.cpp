@@ -132,7 +132,7 @@ TEST_F(UnbatchedProductsTest, RandomOnesBesideOthersAreThoseOfTheInterpreter) {
 
 /// The scores and the values of queries of one place each, whose heads share keys: as Hugging Face's models write them
 /// for torch, with one dimension of batches and heads.
-TEST_F(UnbatchedProductsTest, HeadsThatShareKeysAreRowsBehindReshapes) {
+TEST_F(UnbatchedProductsTest, HeadsThatShareKeysAreRowsThroughReshapes) {
   const std::string text = R"(HloModule m
 
 ENTRY e {
@@ -163,7 +163,7 @@ ENTRY e {
 
 /// Heads that are repeated after conversion, computing and appending to a cache, in groups that lie inside or outside
 /// of the heads, with batches merged or not, and either operand first.
-TEST_F(UnbatchedProductsTest, RandomOnesBehindOtherOperatorsAreThoseOfTheInterpreter) {
+TEST_F(UnbatchedProductsTest, RandomOnesThroughOtherOperatorsAreThoseOfTheInterpreter) {
   int changed = 0;
   for (uint64_t seed = 0; seed < 40; ++seed) {
     Random random(seed);

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <tuple>
 #include <utility>
 
 #include "megakernel/decode/decode_sizes.h"
@@ -213,22 +214,29 @@ Result<double> DecodeSession::choose_loads() {
 /// Of the fastest loads and form, which an earlier start of the same step on such a device may have measured.
 Result<void> DecodeSession::choose_form() {
   if (options_.windows.empty() && !measured_) return make_kernel(form_);  // all is said
+  const bool whole = options_.without == DecodeAblation{};  // what a part brings is measured anew each time
   const std::string key = choice_key();
-  if (const std::optional<std::string> known = target_->recall(key); known && take_choice(*known))
-    return make_kernel(form_);
+  if (const std::optional<std::string> known = whole ? target_->recall(key) : std::nullopt) {
+    const auto before = std::tuple(shape_, form_, measured_);
+    if (take_choice(*known) && make_kernel(form_)) return {};
+    std::tie(shape_, form_, measured_) = before;  // it is none, or cannot be made now
+  }
   STRATA_CHECK(measure_choice());
   // What failed now may not fail the next time.
-  if (!measured_ || measured_->no_graph.empty()) target_->remember(key, choice_text());
+  if (whole && (!measured_ || measured_->no_graph.empty())) target_->remember(key, choice_text());
   return {};
 }
 
 /// What the choice depends on beside build and device.
 std::string DecodeSession::choice_key() const {
+  const Machine& machine = options_.machine;
   return fmt::format(
-      "batch {} capacity {} workers {} limit {} tasks {} events {} mode {} windows {} ahead {} without {} {}\n{}",
-      options_.batch, options_.capacity, options_.machine.workers, shape_.window_bytes, plan_.tasks.size(),
-      plan_.events.size(), static_cast<int>(options_.mode), fmt::join(options_.windows, ","),
-      options_.ahead_bytes.value_or(-1), shape_.listed, shape_.ahead_bytes, image_.functions);
+      "batch {} capacity {} workers {} tasks {} events {} mode {} ring {} scratch {} tagged {} window {} ahead {} "
+      "windows {} named {}\n{}",
+      options_.batch, options_.capacity, machine.workers, plan_.tasks.size(), plan_.events.size(),
+      static_cast<int>(options_.mode), shape_.ring_bytes, shape_.scratch_bytes, machine.tagged_bytes,
+      shape_.window_bytes, shape_.ahead_bytes, fmt::join(options_.windows, ","), options_.ahead_bytes.value_or(-1),
+      image_.functions);
 }
 
 std::string DecodeSession::choice_text() const {
@@ -252,10 +260,11 @@ bool DecodeSession::take_choice(const std::string& text) {
   if (std::ranges::find(options_.windows, window) == options_.windows.end() && window != shape_.window_bytes)
     return false;
   if (ahead != 0 && ahead != shape_.ahead_bytes) return false;
-  if (choice["graph"].get<bool>() && (!measured_ || !measured_->no_graph.empty())) return false;
+  const StepForm form = choice["graph"].get<bool>() ? StepForm::Graph : StepForm::Megakernel;
+  if (measured_ ? form == StepForm::Graph && !measured_->no_graph.empty() : form != form_) return false;
   shape_.window_bytes = window;
   shape_.ahead_bytes = ahead;
-  form_ = choice["graph"].get<bool>() ? StepForm::Graph : form_;
+  form_ = form;
   if (measured_) {
     measured_->megakernel = seconds[0].get<double>();
     measured_->graph = seconds[1].get<double>();

@@ -44,6 +44,8 @@ struct StartTimes {
 
 /// What a step does without, to measure what it brings. (Mirage Persistent Kernel, section 6, has such figures.)
 struct DecodeAblation {
+  bool operator==(const DecodeAblation&) const = default;
+
   bool tasks_ahead = false;        ///< a worker's roles are in one task at a time
   bool descriptors_ahead = false;  ///< a task's descriptor is fetched when the loads before it are issued
   bool constants_ahead = false;    ///< a task's weights are loaded when its events are active; without tagged words

@@ -83,7 +83,7 @@ class HostKernel {
   Result<uint32_t> wait();
   /// Calls of Platform::release_for_copies, by all threads of all launches.
   int releases_for_copies() const { return machine_.releases_for_copies.load(std::memory_order_relaxed); }
-  /// What the last launch recorded, if `profile`. Errors (InvalidInput): tasks beyond profile_capacity.
+  /// What the last launch recorded, if `profile`: of each worker and role the last profile_capacity tasks, in order.
   Result<std::vector<TracedTask>> trace() const;
 
  private:

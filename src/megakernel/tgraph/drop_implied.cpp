@@ -41,9 +41,13 @@ Result<TaskGraph> drop_implied(const TaskGraph& graph) {
   for (auto at = implies.begin(); at != implies.end(); ++at) {
     const auto& sources = runs[static_cast<size_t>(at->first.first)];
     if (sources.empty()) continue;
+    SourceQuestion question{sources[0].first, sources[0].second, active_from[static_cast<size_t>(at->first.second)]};
+    for (const auto& [from, to] : sources) {
+      question.first = std::min(question.first, from);
+      question.last = std::max(question.last, to);
+    }
     pairs.push_back(at);
-    questions.push_back(
-        {sources.front().first, sources.back().second, active_from[static_cast<size_t>(at->first.second)]});
+    questions.push_back(question);
   }
   for_each_window(precedence, *order, questions, [&](const Ancestors& ancestors, const std::vector<size_t>& asked) {
     for (const size_t number : asked) {

@@ -29,7 +29,7 @@ class Profile {
   STRATA_DEVICE void record(const Descriptor& entry) {
     if constexpr (kProfile) {
       const Program<Platform>& program = c_.program;
-      if (program.profile == nullptr) return;
+      if (program.profile == nullptr || program.profile_capacity == 0) return;
       for (int role = 0; role < kWorkerRoles - 1; ++role) {
         const int buffer = c_.index * (kWorkerRoles - 1) + role;
         program.profile[static_cast<unsigned long long>(buffer) * program.profile_capacity + next_] = {
