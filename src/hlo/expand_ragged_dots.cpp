@@ -4,7 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
+#include <cmath>
 #include <numeric>
 #include <optional>
 
@@ -19,6 +21,15 @@ using Dimensions = std::vector<int64_t>;
 bool contains(const Dimensions& list, int64_t value) { return std::ranges::find(list, value) != list.end(); }
 
 std::string list(const Dimensions& dims) { return fmt::format("{{{}}}", fmt::join(dims, ",")); }
+
+/// Rows of a block that a kernel which reads each weight once multiplies: of 16-bit floats (the emitters'
+/// kMostRowsOfBatches), and of other types (kMostRows).
+constexpr int64_t kRowsOfHalves = 32, kRowsOfOthers = 16;
+/// As many as one matrix instruction has.
+constexpr int64_t kFewestRows = 8;
+/// Rows that are multiplied by a matrix while a copy of it is made: 6 bytes a weight of 16 bits at 4.4 TB/s are 1.4 ps,
+/// in which an H200 multiplies 400 rows at 600 TFLOP/s; 12 bytes of 32 bits are 2.7 ps, 65 rows at 48 TFLOP/s.
+constexpr int64_t kRowsInTimeOfCopyOfHalves = 400, kRowsInTimeOfCopyOfOthers = 65;
 
 /// "{0,1}", or nothing where it is no list of numbers.
 std::optional<Dimensions> numbers(std::string_view text) {
@@ -83,6 +94,23 @@ class Expansion {
   std::string text() {
     for (const auto& [shape, number] : {std::pair(&lhs_, 0), std::pair(&rhs_, 1), std::pair(&sizes_, 2)})
       add(fmt::format("p{}", number), to_string(*shape), fmt::format("parameter({})", number));
+    if (has_blocks()) {
+      in_blocks();
+      return module_text("s32");
+    }
+    in_masks();
+    return module_text(name(sizes_.type));
+  }
+
+ private:
+  std::string module_text(std::string_view type) const {
+    return fmt::format(
+        "HloModule m\nplus {{\n  a = {0}[] parameter(0)\n  b = {0}[] parameter(1)\n  ROOT r = {0}[] add(a, b)\n}}\n"
+        "ENTRY ragged_dot {{\n{1}}}\n",
+        type, body_);
+  }
+
+  void in_masks() {
     Dimensions lhs_contracting = a_.lhs_contracting, rhs_contracting = a_.rhs_contracting, lhs_batch = a_.lhs_batch;
     std::string lhs = "p0", rhs = "p1";
     if (!contains(a_.lhs_batch, a_.ragged[0])) {
@@ -115,13 +143,8 @@ class Expansion {
     } else {
       add("ROOT r", to_string(result_), dot);
     }
-    return fmt::format(
-        "HloModule m\nplus {{\n  a = {0}[] parameter(0)\n  b = {0}[] parameter(1)\n  ROOT r = {0}[] add(a, b)\n}}\n"
-        "ENTRY ragged_dot {{\n{1}}}\n",
-        name(sizes_.type), body_);
   }
 
- private:
   Result<void> check() const {
     const auto within = [](const Dimensions& of, const Shape& shape) {
       return std::ranges::all_of(of, [&](int64_t d) { return d < shape.rank(); });
@@ -231,6 +254,154 @@ class Expansion {
     add("none", shape_of(lhs_.type, {}), "constant(0)");
     add("nones", shape_of(lhs_.type, wide), "broadcast(none), dimensions={}");
     add("masked", shape_of(lhs_.type, wide), "select(members, values, nones)");
+  }
+
+  // --- rows in blocks ---
+
+  /// Whether rows are multiplied in blocks that have a group each: all but those with a batch beside them.
+  bool has_blocks() const {
+    return !of_terms() && a_.lhs_batch.empty() && a_.rhs_batch.empty() && lhs_.element_count() > 0 &&
+           rhs_.element_count() > 0;
+  }
+
+  int64_t rows() const { return lhs_.dim(a_.ragged[0]); }
+  int64_t groups() const { return sizes_.dim(0); }
+  /// Groups that have rows, at most.
+  int64_t groups_with_rows() const { return std::min(rows(), groups()); }
+
+  /// Rows of a block, such that rows of even groups fill it, as far as a kernel that reads each weight once goes. Of
+  /// larger groups a library multiplies copies of the weights, one for each block; then blocks are as large as makes
+  /// copies and rows that are filled up cheap together: the square root of a group's rows times those in whose time
+  /// one copy is made.
+  int64_t rows_of_block() const {
+    const auto is_half = [](const Shape& shape) { return is_float(shape.type) && bit_width(shape.type) == 16; };
+    const bool halves = is_half(lhs_) && is_half(rhs_);
+    const int64_t most = halves ? kRowsOfHalves : kRowsOfOthers;
+    const auto power = [](int64_t number) {
+      return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(number)));
+    };
+    const int64_t even = (rows() + groups_with_rows() - 1) / groups_with_rows();
+    if (even <= 4 * most) return std::clamp(power(even), kFewestRows, most);
+    const auto copies = static_cast<double>(halves ? kRowsInTimeOfCopyOfHalves : kRowsInTimeOfCopyOfOthers);
+    return power(std::llround(std::sqrt(copies * static_cast<double>(even))));
+  }
+
+  /// As many blocks as groups of any sizes need.
+  int64_t block_count(int64_t size) const { return (rows() + groups_with_rows() * (size - 1)) / size; }
+
+  /// Block b has `size` rows from row b · size + shift[group of b] on, and row m stands at place m − shift[group of m]
+  /// of all blocks' rows.
+  void in_blocks() {
+    const int64_t size = rows_of_block(), blocks = block_count(size);
+    const auto shape = [](const Dimensions& dims) { return to_string(array_shape(ElementType::S32, dims)); };
+    const Dimensions each{groups()}, pairs{groups(), groups()}, of_blocks{blocks}, in_rows{rows()};
+    const auto number = [&](std::string_view as, int64_t value, const Dimensions& dims) {
+      add(fmt::format("{}_0", as), shape({}), fmt::format("constant({})", value));
+      add(as, shape(dims), fmt::format("broadcast({}_0), dimensions={{}}", as));
+    };
+    add("sizes", shape(each), sizes_.type == ElementType::S32 ? "bitcast(p2)" : "convert(p2)");
+    number("size", size, each);
+    number("rest", size - 1, each);
+    add("filled", shape(each), "add(sizes, rest)");
+    add("blocks", shape(each), "divide(filled, size)");
+    add("zero", shape({}), "constant(0)");
+    add("earlier", shape(pairs), "iota(), iota_dimension=0");
+    add("later", shape(pairs), "iota(), iota_dimension=1");
+    add("until", to_string(array_shape(ElementType::Pred, pairs)), "compare(earlier, later), direction=LE");
+    add("nothing", shape(pairs), "broadcast(zero), dimensions={}");
+    for (const auto& [of, end] : {std::pair("sizes", "end"), std::pair("blocks", "block_end")}) {
+      add(fmt::format("{}_of", of), shape(pairs), fmt::format("broadcast({}), dimensions={{0}}", of));
+      add(fmt::format("{}_until", of), shape(pairs), fmt::format("select(until, {}_of, nothing)", of));
+      add(end, shape(each), fmt::format("reduce({}_until, zero), dimensions={{0}}, to_apply=plus", of));
+    }
+    add("first", shape(each), "subtract(end, sizes)");
+    add("block_first", shape(each), "subtract(block_end, blocks)");
+    add("place", shape(each), "multiply(block_first, size)");
+    add("shift", shape(each), "subtract(first, place)");
+    find_groups("b", "block_end", blocks);
+    find_groups("m", "end", rows());
+
+    number("b_size", size, of_blocks);
+    add("b_number", shape(of_blocks), "iota(), iota_dimension=0");
+    add("b_place", shape(of_blocks), "multiply(b_number, b_size)");
+    add("b_start", shape(of_blocks), "add(b_place, b_shift)");
+    add("starts", shape({blocks, size}), "broadcast(b_start), dimensions={0}");
+    add("within", shape({blocks, size}), "iota(), iota_dimension=1");
+    add("row", shape({blocks, size}), "add(starts, within)");
+    const Dimensions lhs_places = pick("x", "p0", lhs_, a_.ragged[0], "row", {blocks, size});
+    const Dimensions rhs_places = pick("y", "p1", rhs_, a_.group[0], "b_group", {blocks});
+    const auto at = [](const Dimensions& dims, const Dimensions& places) {
+      Dimensions made;
+      for (const int64_t d : dims) made.push_back(places[static_cast<size_t>(d)]);
+      return list(made);
+    };
+    // Of the result: rows, others of the left operand, those of the right one.
+    Dimensions dims{rows()}, order;
+    for (int64_t d = 0; d < lhs_.rank(); ++d) {
+      if (contains(a_.lhs_contracting, d)) continue;
+      if (d != a_.ragged[0]) dims.push_back(lhs_.dim(d));
+      order.push_back(d == a_.ragged[0] ? 0 : std::ssize(dims) - 1);
+    }
+    for (int64_t d = 0; d < rhs_.rank(); ++d) {
+      if (contains(a_.rhs_contracting, d) || d == a_.group[0]) continue;
+      order.push_back(std::ssize(dims));
+      dims.push_back(rhs_.dim(d));
+    }
+    Dimensions product = dims, flat = dims;
+    product[0] = size;
+    product.insert(product.begin(), blocks);
+    flat[0] = blocks * size;
+    const auto result_shape = [&](const Dimensions& of) { return to_string(array_shape(result_.type, of)); };
+    add("products", result_shape(product),
+        fmt::format("dot(x, y), lhs_batch_dims={{0}}, rhs_batch_dims={{0}}, lhs_contracting_dims={}, "
+                    "rhs_contracting_dims={}",
+                    at(a_.lhs_contracting, lhs_places), at(a_.rhs_contracting, rhs_places)));
+    add("flat", result_shape(flat), "reshape(products)");
+    add("m_number", shape(in_rows), "iota(), iota_dimension=0");
+    add("m_place", shape(in_rows), "subtract(m_number, m_shift)");
+    pick("picked", "flat", array_shape(result_.type, flat), 0, "m_place", in_rows);
+    number("groups", groups(), in_rows);
+    add("is_there", to_string(array_shape(ElementType::Pred, in_rows)), "compare(m_group, groups), direction=LT");
+    add("are_there", to_string(array_shape(ElementType::Pred, dims)), "broadcast(is_there), dimensions={0}");
+    add("none", result_shape({}), "constant(0)");
+    add("nones", result_shape(dims), "broadcast(none), dimensions={}");
+    const bool turned = !std::ranges::is_sorted(order);
+    add(turned ? "chosen" : "ROOT r", result_shape(dims), "select(are_there, picked, nones)");
+    if (turned) add("ROOT r", to_string(result_), fmt::format("transpose(chosen), dimensions={}", list(order)));
+  }
+
+  /// {as}_group: how many groups have ended at each of `count` numbers; {as}_shift: shift of that group.
+  void find_groups(std::string_view as, std::string_view end, int64_t count) {
+    const auto shape = [](const Dimensions& dims) { return to_string(array_shape(ElementType::S32, dims)); };
+    const Dimensions both{count, groups()};
+    add(fmt::format("{}_at", as), shape(both), "iota(), iota_dimension=0");
+    add(fmt::format("{}_ends", as), shape(both), fmt::format("broadcast({}), dimensions={{1}}", end));
+    add(fmt::format("{}_past", as), to_string(array_shape(ElementType::Pred, both)),
+        fmt::format("compare({0}_at, {0}_ends), direction=GE", as));
+    add(fmt::format("{}_count", as), shape(both), fmt::format("convert({}_past)", as));
+    add(fmt::format("{}_group", as), shape({count}),
+        fmt::format("reduce({}_count, zero), dimensions={{1}}, to_apply=plus", as));
+    pick(fmt::format("{}_shift", as), "shift", array_shape(ElementType::S32, {groups()}), 0,
+         fmt::format("{}_group", as), {count});
+  }
+
+  /// The slices of an array at these indices of dimension d, the indices' dimensions first. Returns where its
+  /// dimensions are; that of d is not used.
+  Dimensions pick(std::string_view as, std::string_view from, const Shape& array, int64_t d, std::string_view indices,
+                  const Dimensions& counts) {
+    Dimensions dims = counts, slice = array.dims, offsets, places;
+    for (int64_t i = 0; i < array.rank(); ++i) {
+      places.push_back(std::ssize(dims));
+      if (i == d) continue;
+      offsets.push_back(std::ssize(dims));
+      dims.push_back(array.dim(i));
+    }
+    slice[static_cast<size_t>(d)] = 1;
+    add(as, to_string(array_shape(array.type, dims)),
+        fmt::format("gather({}, {}), offset_dims={}, collapsed_slice_dims={{{}}}, start_index_map={{{}}}, "
+                    "index_vector_dim={}, slice_sizes={}",
+                    from, indices, list(offsets), d, d, counts.size(), list(slice)));
+    return places;
   }
 
   RaggedAttributes a_;

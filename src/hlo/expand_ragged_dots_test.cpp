@@ -47,6 +47,52 @@ std::string text_of(const Sizes& s, Ragged kind) {
       kind == Ragged::Rows ? ", rhs_group_dims={0}" : "");
 }
 
+/// Without a batch: rows may be two dimensions, of which either is ragged, and the groups' may stand anywhere.
+struct RowsSizes {
+  int64_t rows, others, terms, columns;
+  Values groups;
+  bool ragged_second, terms_first, groups_last;
+  std::string type, sizes_type;
+};
+
+std::string text_of(const RowsSizes& s) {
+  const int64_t groups = std::ssize(s.groups);
+  const auto [m, o] = s.ragged_second ? std::pair(s.others, s.rows) : std::pair(s.rows, s.others);
+  const std::string lhs =
+      s.terms_first ? fmt::format("{},{},{}", s.terms, m, o) : fmt::format("{},{},{}", m, o, s.terms);
+  const std::string rhs = s.groups_last ? fmt::format("{},{},{}", s.columns, s.terms, groups)
+                                        : fmt::format("{},{},{}", groups, s.terms, s.columns);
+  return fmt::format(
+      "HloModule m\nENTRY e {{\n  x = {0}[{1}] parameter(0)\n  y = {0}[{2}] parameter(1)\n  sizes = {3}[{4}] "
+      "parameter(2)\n  ROOT r = {0}[{5},{6},{7}] ragged-dot(x, y, sizes), lhs_contracting_dims={{{8}}}, "
+      "rhs_contracting_dims={{1}}, lhs_ragged_dims={{{9}}}, rhs_group_dims={{{10}}}\n}}\n",
+      s.type, lhs, rhs, s.sizes_type, groups, m, o, s.columns, s.terms_first ? 0 : 2,
+      (s.terms_first ? 1 : 0) + (s.ragged_second ? 1 : 0), s.groups_last ? 2 : 0);
+}
+
+Values by_loops(const RowsSizes& s, const Values& x, const Values& y) {
+  const int64_t groups = std::ssize(s.groups);
+  Values result(static_cast<size_t>(s.rows * s.others * s.columns), 0);
+  int64_t group = 0, left = groups > 0 ? s.groups[0] : 0;
+  for (int64_t row = 0; row < s.rows; ++row, --left) {
+    while (left == 0 && group < groups) left = ++group < groups ? s.groups[static_cast<size_t>(group)] : -1;
+    if (group == groups) break;
+    for (int64_t other = 0; other < s.others; ++other) {
+      const int64_t at = s.ragged_second ? other * s.rows + row : row * s.others + other;
+      for (int64_t n = 0; n < s.columns; ++n) {
+        for (int64_t k = 0; k < s.terms; ++k) {
+          const int64_t in_x = s.terms_first ? k * s.rows * s.others + at : at * s.terms + k;
+          const int64_t in_y =
+              s.groups_last ? (n * s.terms + k) * groups + group : (group * s.terms + k) * s.columns + n;
+          result[static_cast<size_t>(at * s.columns + n)] +=
+              x[static_cast<size_t>(in_x)] * y[static_cast<size_t>(in_y)];
+        }
+      }
+    }
+  }
+  return result;
+}
+
 /// By loops over all elements, as the definition says.
 Values by_loops(const Sizes& s, Ragged kind, const Values& x, const Values& y) {
   const auto groups = std::ssize(s.groups);
@@ -113,6 +159,60 @@ TEST(ExpandRaggedDots, ComputeWhatTheirDefinitionSays) {
     EXPECT_TRUE(identical(*value, expected)) << fmt::format("groups of {}", s.groups);
     EXPECT_EQ(terms_of(entry, entry.root_instruction()), s.terms);
   }
+}
+
+TEST(ExpandRaggedDots, ComputeRowsInBlocksOfOneGroup) {
+  for (uint64_t seed = 1; seed <= 150; ++seed) {
+    Random random(seed);
+    const auto up_to = [&](uint64_t n) { return static_cast<int64_t>(1 + random.below(n)); };
+    const auto coin = [&] { return random.below(2) == 0; };
+    RowsSizes s{up_to(70),
+                up_to(2),
+                up_to(5),
+                up_to(4),
+                Values(static_cast<size_t>(up_to(6))),
+                coin(),
+                coin(),
+                coin(),
+                coin() ? "s32" : "s64",
+                coin()   ? "s32"
+                : coin() ? "u8"
+                         : "s64"};
+    for (int64_t& size : s.groups) size = coin() ? 0 : static_cast<int64_t>(random.below(40));
+    if (seed % 5 == 0) s.rows = 300;  // more than a kernel of few rows multiplies
+    const std::string text = text_of(s);
+    SCOPED_TRACE(text);
+    const auto module = parse_module(text);
+    ASSERT_TRUE(module) << module.error().to_string();
+    const Computation& entry = (*module)->entry_computation();
+    std::vector<Values> arrays;
+    for (const InstructionId id : {entry.parameters[0], entry.parameters[1]}) {
+      Values& values = arrays.emplace_back(static_cast<size_t>(entry[id].shape.element_count()));
+      for (int64_t& value : values) value = static_cast<int64_t>(random.below(19)) - 9;
+    }
+    const auto literal = [&](int number, const Values& values) {
+      return literal_of<int64_t>(entry[entry.parameters[static_cast<size_t>(number)]].shape, values);
+    };
+    const auto value =
+        evaluate(**module, std::vector{literal(0, arrays[0]), literal(1, arrays[1]), literal(2, s.groups)});
+    ASSERT_TRUE(value) << value.error().to_string();
+    const Literal expected = literal_of<int64_t>(entry.root_instruction().shape, by_loops(s, arrays[0], arrays[1]));
+    EXPECT_TRUE(identical(*value, expected)) << fmt::format("groups of {}", s.groups);
+  }
+}
+
+/// Infinite matrices of other groups are not multiplied by zeros.
+TEST(ExpandRaggedDots, RowsDoNotSeeOtherGroups) {
+  const auto module = parse_module(
+      "HloModule m\nENTRY e {\n  x = f32[3,2] constant({{1,2},{3,4},{5,6}})\n"
+      "  y = f32[2,2,1] constant({{{1},{1}},{{inf},{nan}}})\n  s = s32[2] constant({2,0})\n"
+      "  ROOT r = f32[3,1] ragged-dot(x, y, s), lhs_contracting_dims={1}, rhs_contracting_dims={1}, "
+      "lhs_ragged_dims={0}, rhs_group_dims={0}\n}\n");
+  ASSERT_TRUE(module) << module.error().to_string();
+  const auto value = evaluate(**module, std::vector<Literal>{});
+  ASSERT_TRUE(value) << value.error().to_string();
+  EXPECT_TRUE(identical(*value, literal_of<double>((*module)->entry_computation().root_instruction().shape,
+                                                   std::vector<double>{3, 7, 0})));
 }
 
 TEST(ExpandRaggedDots, SayWhatIsWrong) {

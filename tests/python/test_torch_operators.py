@@ -8,6 +8,8 @@ import torch.nn.functional as F  # noqa: E402
 from rounds import in_rounds  # noqa: E402
 from torch_helpers import array, check, compiled  # noqa: E402
 
+from strata.torch_backend.lowering import Lowering  # noqa: E402
+
 aten = torch.ops.aten
 FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
@@ -378,3 +380,20 @@ def test_windows_of_any_number():
     check(lambda x: (x.unfold(1, 7, 3), x.unfold(0, 2, 2), x.unfold(-1, 400, 1)), array(5, 900))
     check(lambda x: x.unfold(0, 1, 1), array())
     check(lambda x, i: (x.gather(0, i), x.gather(1, i[:, :0])), array(4, 3), torch.zeros(0, 3, dtype=torch.int64))
+
+
+@pytest.mark.parametrize("ends", [[3, 3, 24], [0, 16, 24], [24, 24, 24]])
+def test_grouped_products(ends, monkeypatch):
+    """By the rule for GPUs, whose modules run on the host here; on a processor torch's own products are faster."""
+    def grouped(x, w, ends):
+        return torch.nn.functional.grouped_mm(x, w, offs=ends)
+
+    ends = torch.tensor(ends, dtype=torch.int32)
+    x, w = array(24, 16).bfloat16(), array(3, 16, 32).bfloat16()
+    check(grouped, x, w, ends, fallbacks=["aten._grouped_mm.default"])
+    monkeypatch.setattr(Lowering, "on_gpu", True)
+    check(grouped, x, w, ends)
+    check(grouped, x, w.transpose(1, 2).contiguous().transpose(1, 2), ends)
+    check(grouped, array(3, 8, 16).bfloat16(), array(16, 24).bfloat16(), ends)
+    check(grouped, x.t(), array(24, 8).bfloat16(), ends)
+    check(torch.nn.functional.grouped_mm, array(3, 8, 16).bfloat16(), w)

@@ -165,6 +165,29 @@ def linear_algebra(c, *_, **__):
     raise Unsupported("of linear algebra, only products are compiled")
 
 
-@lowers("aten._scaled_mm.default", "aten._grouped_mm.default", of_float8=True)
-def products_of_cublas(c, *_, **__):
-    raise Unsupported("scaled and grouped products are left to torch's own kernels")
+@lowers("aten._scaled_mm.default", of_float8=True)
+def scaled_mm(c, *_, **__):
+    raise Unsupported("scaled products are left to torch's own kernels")
+
+
+@lowers("aten._grouped_mm.default")
+def grouped_mm(c, x, y, offs=None, bias=None, out_dtype=None):
+    """Products of groups, whose ends offs has: of rows of x, of columns of y, or of the terms of both. The rows and
+    columns after the last group are zeros, where torch leaves them as they are in memory."""
+    if not c.on_gpu:
+        raise Unsupported("on a processor grouped products are left to torch")
+    if offs is None:
+        product = _product(c, x, y, c.dtype)
+    else:
+        ends = c.cast(offs, "s32")
+        groups = ends.shape[0]
+        before = c.b.pad(c.b.slice(ends, [0], [groups - 1]), c.b.constant(0, "s32"), [(1, 0, 0)])
+        sizes = c.sub(ends, before)
+        if x.rank == 2 and y.rank == 3:
+            product = c.b.ragged_dot(x, y, sizes, ((1,), (1,)), ragged=0, group=0, dtype=c.dtype)
+        elif x.rank == 3 and y.rank == 2:
+            turned = c.b.ragged_dot(y, x, sizes, ((0,), (2,)), ragged=1, group=0, dtype=c.dtype)
+            product = c.b.transpose(turned, [1, 0])
+        else:
+            product = c.b.ragged_dot(x, y, sizes, ((1,), (0,)), ragged=1, group=None, dtype=c.dtype)
+    return product if bias is None else c.cast(c.add(product, bias), c.dtype)
