@@ -75,10 +75,12 @@ std::optional<PlainScan> plain_scan(const Module& module, const Computation& com
   return initial || narrow ? std::optional(PlainScan{*combiner, initial}) : std::nullopt;
 }
 
-/// A module whose entry takes the array and the initial value, and gives what the scan does.
-std::string expansion(const Computation& computation, const Instruction& it, Opcode combiner) {
-  const auto& how = it.as<ScanAttributes>();
-  const Shape& operand = computation.operand_shape(it, 0);
+/// The window of a scan, and where its last elements are.
+struct ScanWindow {
+  std::string sizes, pads, last_slices, last_sizes;
+};
+
+ScanWindow window_of(const Shape& operand, const ScanAttributes& how) {
   std::vector<std::string> sizes, pads, slices;
   std::vector<int64_t> last = operand.dims;
   for (size_t d = 0; d < operand.dims.size(); ++d) {
@@ -91,30 +93,33 @@ std::string expansion(const Computation& computation, const Instruction& it, Opc
     slices.push_back(fmt::format("[{}:{}]", scanned ? end - 1 : 0, end));
     if (scanned) last[d] = 1;
   }
+  return {fmt::format("{}", fmt::join(sizes, "x")), fmt::format("{}", fmt::join(pads, "x")),
+          fmt::format("{}", fmt::join(slices, ", ")), fmt::format("{}", fmt::join(last, ","))};
+}
+
+/// A module whose entry takes the array and the initial value, and gives what the scan does.
+std::string expansion(const Computation& computation, const Instruction& it, Opcode combiner) {
+  const auto& how = it.as<ScanAttributes>();
+  const Shape& operand = computation.operand_shape(it, 0);
+  const ScanWindow window = window_of(operand, how);
   const std::string type(name(operand.type)), whole = to_string(it.shape.elements[0]);
   return fmt::format(
       "HloModule m\nf {{\n  a = {0}[] parameter(0)\n  b = {0}[] parameter(1)\n  ROOT c = {0}[] {1}(a, b)\n}}\n"
       "ENTRY scan {{\n  x = {2} parameter(0)\n  z = {0}[] parameter(1)\n  r = {3} reduce-window(x, z), "
       "window={{size={4} pad={5}}}, to_apply=f\n  l = {0}[{6}] slice(r), slice={{{7}}}\n  c = {8} reshape(l)\n  ROOT t "
       "= {9} tuple(r, c)\n}}\n",
-      type, name(combiner), to_string(operand), whole, fmt::join(sizes, "x"), fmt::join(pads, "x"),
-      fmt::join(last, ","), fmt::join(slices, ", "), to_string(it.shape.elements[1]), to_string(it.shape));
+      type, name(combiner), to_string(operand), whole, window.sizes, window.pads, window.last_sizes, window.last_slices,
+      to_string(it.shape.elements[1]), to_string(it.shape));
 }
 
 /// The same of narrow floats that begin with an array, [sizes without the dimension]: in f32, rounded at the end.
 std::string expansion_after_carry(const Computation& computation, const Instruction& it, Opcode combiner) {
   const auto& how = it.as<ScanAttributes>();
   const Shape& operand = computation.operand_shape(it, 0);
-  const auto n = static_cast<size_t>(how.dimension);
-  std::vector<std::string> slices, sizes(operand.dims.size(), "1"), pads(operand.dims.size(), "0_0");
-  std::vector<int64_t> others, last = operand.dims;
-  sizes[n] = std::to_string(operand.dims[n]);
-  pads[n] = fmt::format(fmt::runtime(how.is_reverse ? "0_{}" : "{}_0"), operand.dims[n] - 1);
-  last[n] = 1;
-  for (size_t d = 0; d < operand.dims.size(); ++d) {
-    const int64_t end = d == n && how.is_reverse ? 1 : operand.dims[d];
-    slices.push_back(fmt::format("[{}:{}]", d == n ? end - 1 : 0, end));
-    if (d != n) others.push_back(static_cast<int64_t>(d));
+  const ScanWindow window = window_of(operand, how);
+  std::vector<int64_t> others;
+  for (int64_t d = 0; d < operand.rank(); ++d) {
+    if (d != how.dimension) others.push_back(d);
   }
   const Shape& carried = computation.operand_shape(it, 1);
   const auto wide = [](Shape shape) {
@@ -129,9 +134,8 @@ std::string expansion_after_carry(const Computation& computation, const Instruct
       "  zs = {6} broadcast(zw), dimensions={{{9}}}\n  t = {6} {0}(s, zs)\n  r = {10} convert(t)\n"
       "  l = {11}[{12}] slice(r), slice={{{13}}}\n  c = {14} reshape(l)\n  ROOT o = {15} tuple(r, c)\n}}\n",
       name(combiner), to_string(operand), to_string(carried), wide(operand), wide(carried),
-      combiner == Opcode::Add ? 0 : 1, wide_whole, fmt::join(sizes, "x"), fmt::join(pads, "x"), fmt::join(others, ","),
-      whole, name(operand.type), fmt::join(last, ","), fmt::join(slices, ", "), to_string(it.shape.elements[1]),
-      to_string(it.shape));
+      combiner == Opcode::Add ? 0 : 1, wide_whole, window.sizes, window.pads, fmt::join(others, ","), whole,
+      name(operand.type), window.last_sizes, window.last_slices, to_string(it.shape.elements[1]), to_string(it.shape));
 }
 
 std::vector<Shape> shapes_of(const Shape& shape) {

@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <numeric>
+#include <utility>
 
 namespace strata::hlo {
 namespace {
@@ -109,6 +111,19 @@ Shape array_shape(ElementType type, std::vector<int64_t> dims) {
 
 Shape array_shape(ElementType type, std::vector<int64_t> dims, std::vector<int64_t> minor_to_major) {
   return {type, std::move(dims), std::move(minor_to_major), {}};
+}
+
+Shape with_transposed_matrices(const Shape& shape) {
+  std::vector<int64_t> dims = shape.dims;
+  std::swap(dims[dims.size() - 2], dims.back());
+  return array_shape(shape.type, std::move(dims));
+}
+
+std::vector<int64_t> transposed_matrices_order(int64_t rank) {
+  std::vector<int64_t> order(static_cast<size_t>(rank));
+  std::iota(order.begin(), order.end(), 0);
+  std::swap(order[order.size() - 2], order.back());
+  return order;
 }
 
 Shape tuple_shape(std::vector<Shape> elements) { return {ElementType::Tuple, {}, {}, std::move(elements)}; }

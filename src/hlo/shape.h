@@ -76,6 +76,11 @@ inline const Shape& ElementShapes::back() const { return *(end() - 1); }
 /// An array in the default layout.
 Shape array_shape(ElementType type, std::vector<int64_t> dims);
 Shape array_shape(ElementType type, std::vector<int64_t> dims, std::vector<int64_t> minor_to_major);
+
+/// A batch of matrices, each transposed: the last two of at least two dimensions exchanged, row-major.
+Shape with_transposed_matrices(const Shape& shape);
+/// The permutation of a transpose that does so.
+std::vector<int64_t> transposed_matrices_order(int64_t rank);
 Shape tuple_shape(std::vector<Shape> elements);
 Shape token_shape();
 /// {rank - 1, …, 1, 0}.

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 namespace strata::hlo {
@@ -141,11 +140,8 @@ TextBuilder::Value TextBuilder::concatenate(const std::vector<Value>& parts, int
 }
 
 TextBuilder::Value TextBuilder::transpose(const Value& of) {
-  Dims dims = of.dims(), order(dims.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::swap(dims[dims.size() - 1], dims[dims.size() - 2]);
-  std::swap(order[dims.size() - 1], order[dims.size() - 2]);
-  return add(array_shape(of.type(), dims), fmt::format("transpose({}), dimensions={}", of.name, list(order)));
+  return add(with_transposed_matrices(of.shape),
+             fmt::format("transpose({}), dimensions={}", of.name, list(transposed_matrices_order(of.shape.rank()))));
 }
 
 TextBuilder::Value TextBuilder::dynamic_slice(const Value& of, const std::vector<Value>& starts, const Dims& sizes) {

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <numeric>
 #include <set>
 
 #include "emitters/fusion/pass.h"
@@ -324,15 +323,12 @@ class Rewriter {
 
   InstructionId with_exchanged_dimensions(InstructionId id) {
     const hlo::Shape& shape = entry_[id].shape;
-    std::vector<int64_t> order(shape.dims.size());
-    std::iota(order.begin(), order.end(), 0);
-    std::swap(order[order.size() - 2], order.back());
     return add({entry_[id].name + ".transposed",
                 Opcode::Transpose,
-                permuted(shape, order),
+                hlo::with_transposed_matrices(shape),
                 {id},
                 {},
-                hlo::DimensionsAttributes{order},
+                hlo::DimensionsAttributes{hlo::transposed_matrices_order(shape.rank())},
                 {}});
   }
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <numeric>
 
 #include "hlo/counted_loop.h"
 #include "hlo/expand_solver_calls.h"
@@ -106,18 +105,6 @@ std::optional<SolverPlan> plan_solve(const hlo::TriangularSolveAttributes& how, 
 
 hlo::Shape row_major(const hlo::Shape& shape) { return hlo::array_shape(shape.type, shape.dims); }
 
-hlo::Shape with_transposed_matrices(hlo::Shape shape) {
-  std::swap(shape.dims[shape.dims.size() - 2], shape.dims.back());
-  return shape;
-}
-
-std::vector<int64_t> exchange_of_last(size_t rank) {
-  std::vector<int64_t> order(rank);
-  std::iota(order.begin(), order.end(), 0);
-  std::swap(order[rank - 2], order[rank - 1]);
-  return order;
-}
-
 /// Of a computation and what it calls, once: an iteration of a loop is a kernel, and one more for each product and
 /// reduction.
 class LoopPrice {
@@ -196,11 +183,11 @@ Computation solver_callee(const Computation& computation, const Instruction& it,
     const hlo::Shape shape = row_major(computation.operand_shape(it, i));
     const bool transposed = (plan.transposed && i == 0) || (plan.sides_transposed && i == 1);
     const InstructionId parameter =
-        add(fmt::format("operand{}", i), Opcode::Parameter, transposed ? with_transposed_matrices(shape) : shape, {},
-            hlo::ParameterAttributes{static_cast<int64_t>(i)});
+        add(fmt::format("operand{}", i), Opcode::Parameter, transposed ? hlo::with_transposed_matrices(shape) : shape,
+            {}, hlo::ParameterAttributes{static_cast<int64_t>(i)});
     made.parameters.push_back(parameter);
     operands.push_back(transposed ? add("matrices", Opcode::Transpose, shape, {parameter},
-                                        hlo::DimensionsAttributes{exchange_of_last(shape.dims.size())})
+                                        hlo::DimensionsAttributes{hlo::transposed_matrices_order(shape.rank())})
                                   : parameter);
   }
   if (!it.shape.is_tuple()) {
@@ -208,8 +195,8 @@ Computation solver_callee(const Computation& computation, const Instruction& it,
     const bool solves = it.opcode == Opcode::TriangularSolve;
     if (solves ? plan.sides_transposed : plan.transposed)
       made.root =
-          add(solves ? "solutions" : "factors", Opcode::Transpose, with_transposed_matrices(row_major(it.shape)),
-              {made.root}, hlo::DimensionsAttributes{exchange_of_last(it.shape.dims.size())});
+          add(solves ? "solutions" : "factors", Opcode::Transpose, hlo::with_transposed_matrices(row_major(it.shape)),
+              {made.root}, hlo::DimensionsAttributes{hlo::transposed_matrices_order(it.shape.rank())});
     return made;
   }
   std::vector<hlo::Shape> shapes;
@@ -221,9 +208,9 @@ Computation solver_callee(const Computation& computation, const Instruction& it,
   for (size_t i = 0; i < shapes.size(); ++i)
     elements.push_back(add(fmt::format("element{}", i), Opcode::GetTupleElement, shapes[i], {call},
                            hlo::TupleIndexAttributes{static_cast<int64_t>(i)}));
-  shapes[0] = with_transposed_matrices(shapes[0]);
+  shapes[0] = hlo::with_transposed_matrices(shapes[0]);
   elements[0] = add("factors", Opcode::Transpose, shapes[0], {elements[0]},
-                    hlo::DimensionsAttributes{exchange_of_last(shapes[0].dims.size())});
+                    hlo::DimensionsAttributes{hlo::transposed_matrices_order(shapes[0].rank())});
   made.root = add("results", Opcode::Tuple, hlo::tuple_shape(shapes), elements, hlo::NoAttributes{});
   return made;
 }
