@@ -44,6 +44,16 @@ class StepPlanner {
     while (threads_ > 32 && threads_ * items_ * shape.element_bytes() > bytes) threads_ /= 2;
   }
 
+  int64_t most_items() const { return items_; }
+  int64_t most_threads() const { return threads_; }
+
+  /// Blocks of at most so many threads with so many elements each.
+  StepPlanner& limit(int64_t threads, int64_t items) {
+    threads_ = std::min(threads_, threads);
+    items_ = std::min(items_, items);
+    return *this;
+  }
+
   std::vector<SortStep> run() {
     if (shape_.rows == 0 || shape_.length == 0 || shape_.keep == 0) return {};
     int64_t length = shape_.length;
@@ -239,6 +249,31 @@ double microseconds_of(const SortShape& shape, const std::vector<SortStep>& step
   return 1e6 * std::max(seconds, target.kernel_seconds());
 }
 
+/// As few kernels as there can be, or rows shared by several blocks, where that takes much less time: whole rows that
+/// are too few for all multiprocessors. Each tile has one of its own then.
+std::vector<SortStep> choose_steps(const SortShape& shape, const Target& target) {
+  constexpr double kWorthSharing =
+      0.8;  // blocks of fewer threads hide less of each other's waiting than the price says
+  StepPlanner planner(shape, target);
+  const int64_t most_items = planner.most_items(), most_threads = planner.most_threads();
+  std::vector<SortStep> best = planner.run();
+  // Of rows beside each other in memory a tile of one would take a sector for each element.
+  if (best.size() != 1 || shape.rows_inner) return best;
+  double least = kWorthSharing * microseconds_of(shape, best, target);
+  for (int64_t threads = most_threads; threads >= std::min(most_threads, kPartThreads); threads /= 2) {
+    for (int64_t items = most_items; items > 1; items -= 2) {
+      if (threads * items >= shape.length) continue;
+      std::vector<SortStep> steps = StepPlanner(shape, target).limit(threads, items).run();
+      if (shape.rows * steps.front().tiles > target.multiprocessors) break;
+      const double microseconds = microseconds_of(shape, steps, target);
+      if (microseconds >= least) continue;
+      least = microseconds;
+      best = std::move(steps);
+    }
+  }
+  return best;
+}
+
 Decision decision_of(const SortShape& shape, const std::vector<SortStep>& steps, const Target& target) {
   Decision decision;
   decision.emitter = shape.top_k ? "top-k" : "sort";
@@ -282,7 +317,7 @@ Result<Plan> plan_sort(const Fusion& fusion) {
   if (shape.words() > kItemWords) {
     return unsupported("elements of all arrays together take {} registers, more than {}", shape.words(), kItemWords);
   }
-  const std::vector<SortStep> steps = StepPlanner(shape, fusion.target).run();
+  const std::vector<SortStep> steps = choose_steps(shape, fusion.target);
   Plan plan;
   plan.decision = decision_of(shape, steps, fusion.target);
   for (const Launch& launch : plan.decision.launches) {

@@ -122,6 +122,22 @@ TEST(Sort, RowsLongerThanABlock) {
   check_case({.type = "f64", .dims = "17000", .others = {"s64", "f32"}});
 }
 
+/// Few rows that a block could hold have several blocks each; many do not, nor do rows beside each other in memory.
+TEST(Sort, RowsAreSharedByBlocks) {
+  for (const int rows : {1, 7, 41}) {
+    const std::string shared = check_case({.dims = fmt::format("{},10001", rows), .dimension = 1});
+    EXPECT_NE(shared.find("merge of runs"), std::string::npos) << shared;
+  }
+  const std::string places = check_case({.dims = "40,5003", .dimension = 1, .others = {"s32"}});
+  EXPECT_NE(places.find("merge of runs"), std::string::npos) << places;
+  const std::string many = check_case({.dims = "100,3000", .dimension = 1});
+  EXPECT_EQ(many.find("merge of runs"), std::string::npos) << many;
+  const std::string beside = check_case({.dims = "4000,9", .dimension = 0});
+  EXPECT_EQ(beside.find("merge of runs"), std::string::npos) << beside;
+  const std::string first = check(top_k("f32", "33,", 9001, 40));
+  EXPECT_NE(first.find("tiles a row"), std::string::npos) << first;
+}
+
 TEST(Sort, ByTwoKeys) {
   for (const int length : {50, 5000, 20000}) {
     check(
