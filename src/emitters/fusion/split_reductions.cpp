@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <numeric>
 #include <set>
 
 #include "emitters/fusion/bandwidth.h"
 #include "emitters/kinds/reduction_shape.h"
 #include "emitters/kinds/reduction_tiling.h"
 #include "hlo/entry_rewriter.h"
+#include "hlo/indexing/evaluations.h"
 #include "hlo/text.h"
 #include "indexing/interval.h"
 #include "support/divisors.h"
@@ -24,6 +26,7 @@ using hlo::Shape;
 using Dimensions = std::vector<int64_t>;
 
 constexpr int64_t kLineBytes = 128;
+constexpr int64_t kVectorBytes = 16;
 constexpr int64_t kLeastPart = 32;    ///< rows: less would not make much fewer numbers of them
 constexpr int64_t kShortRow = 512;    ///< bytes that do not fill the lanes of a warp with vectors
 constexpr int64_t kMostPart = 16384;  ///< elements of a row that stay in registers
@@ -35,6 +38,9 @@ struct Parts {
   Dimensions first, second;
   int64_t terms = 1;          ///< of the first step
   bool in_registers = false;  ///< what the first step reads can be gone through twice
+  /// Rows, of the dimension `rows` of the groups, that no part has: they are added to the second step's results.
+  int64_t left = 0;
+  int64_t rows = -1;
 };
 
 class Splitter : hlo::EntryRewriter {
@@ -152,6 +158,9 @@ class Splitter : hlo::EntryRewriter {
     if (memory_microseconds(all, static_cast<double>(lines), target_) <= 1e6 * target_.kernel_seconds())
       return std::nullopt;
     if (rows < kLeastPart || !(reduced.size() > 1 || few(lines) || (again && rows > most))) return std::nullopt;
+    if (!again && reduced.size() == 1) {
+      if (auto narrow = narrow_columns(groups, columns, bytes)) return narrow;
+    }
     // More rows than one part has, where that is for blocks or registers.
     const bool in_parts = rows > most && (again || few(lines));
     const std::optional<int64_t> part = in_parts ? divisor_near(rows, most, 4) : std::optional(rows);
@@ -172,7 +181,69 @@ class Splitter : hlo::EntryRewriter {
     return parts;
   }
 
+  /// Of columns that are narrower than a line and no whole vectors: rows beside each other are columns too, as many as
+  /// are whole vectors, and what is left of rows is added in the end. Else a thread would have a column, and single
+  /// elements on their way.
+  std::optional<Parts> narrow_columns(const std::vector<DimensionGroup>& groups, int64_t columns, int64_t bytes) const {
+    const int64_t vector = std::max<int64_t>(kVectorBytes / bytes, 1);
+    const int64_t beside = vector / std::gcd(vector, columns);
+    if (beside == 1 || columns * bytes >= kLineBytes) return std::nullopt;
+    const size_t along = groups.size() - 2;
+    int64_t others = 1;
+    for (size_t g = 0; g < along; ++g) others *= groups[g].size;
+    const int64_t rows = groups[along].size / beside;
+    const int64_t most =
+        most_rows(beside * columns, bytes, rows, others * indexing::ceil_div(beside * columns * bytes, kLineBytes));
+    if (rows < 2 * most) return std::nullopt;
+    // The longest part of those that leave the fewest rows: no more than a thread adds up beside what it computes.
+    const auto left_by = [&](int64_t part) { return groups[along].size % (part * beside); };
+    int64_t part = most;
+    for (int64_t one = most; 2 * one > most; --one) {
+      if (left_by(one) < left_by(part)) part = one;
+    }
+    if (left_by(part) > indexing::kFewTerms) return std::nullopt;
+    Parts parts;
+    for (size_t g = 0; g < along; ++g) parts.view.push_back(groups[g].size);
+    const auto first = std::ssize(parts.view);
+    parts.view.insert(parts.view.end(), {rows / part, part, beside, groups.back().size});
+    parts.first = {first + 1};
+    parts.second = {first, first + 2};
+    parts.terms = part;
+    parts.left = left_by(part);
+    parts.rows = first;
+    return parts;
+  }
+
   // --- code ---
+
+  /// The rows that are left, or the others, of an array in the shape of its groups.
+  InstructionId some_rows(InstructionId id, const Parts& parts, bool left) {
+    Dimensions sizes = without(parts.view, {parts.first[0], parts.second.back()});
+    const auto rows = static_cast<size_t>(parts.rows);
+    const int64_t others = parts.view[rows] * parts.view[rows + 1] * parts.view[rows + 2];
+    sizes[rows] = others + parts.left;
+    const hlo::ElementType type = shape(id).type;
+    const InstructionId whole = add(entry_[id].name + ".rows", Opcode::Reshape, hlo::array_shape(type, sizes), {id});
+    Dimensions starts(sizes.size()), limits = sizes;
+    (left ? starts : limits)[rows] = others;
+    sizes[rows] = left ? parts.left : others;
+    return add(entry_[id].name + (left ? ".left" : ".even"), Opcode::Slice, hlo::array_shape(type, sizes), {whole},
+               hlo::SliceAttributes{starts, limits, Dimensions(sizes.size(), 1)});
+  }
+
+  /// By way of parts; the few rows that are left are added up where the second step's results are.
+  InstructionId with_left_rows(const Instruction& copy, const Parts& parts) {
+    const InstructionId of = copy.operands[0];
+    const InstructionId summed = first_step(copy, viewed(some_rows(of, parts, false), parts), parts);
+    const InstructionId even = second_step(copy, summed, parts);
+    const InstructionId left = some_rows(of, parts, true);
+    Dimensions sizes = shape(left).dims;
+    sizes.erase(sizes.begin() + parts.rows);
+    const InstructionId of_left = add(copy.name + ".of.left", Opcode::Reduce, hlo::array_shape(copy.shape.type, sizes),
+                                      {left, copy.operands[1]}, hlo::DimensionsAttributes{{parts.rows}}, copy.called);
+    return add(copy.name, *operator_of(result_[copy.called[0]]), copy.shape,
+               {even, add(copy.name + ".shaped", Opcode::Reshape, copy.shape, {of_left})});
+  }
 
   InstructionId viewed(InstructionId id, const Parts& parts) {
     return add(entry_[id].name + ".parts", Opcode::Reshape, hlo::array_shape(shape(id).type, parts.view), {id});
@@ -246,6 +317,7 @@ class Splitter : hlo::EntryRewriter {
     }
     const std::optional<Parts> parts = parts_of(it, false);
     if (!parts) return std::nullopt;
+    if (parts->left > 0) return with_left_rows(copy, *parts);
     return second_step(copy, first_step(copy, viewed(copy.operands[0], *parts), *parts), *parts);
   }
 

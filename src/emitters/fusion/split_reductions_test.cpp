@@ -118,6 +118,62 @@ TEST(SplitReductions, ComputeTheSame) {
   EXPECT_GE(moments, rounds(20));
 }
 
+/// Columns narrower than a line, of any number of rows: threads read vectors, and rows that no parts have count too.
+TEST(SplitReductions, NarrowColumns) {
+  const Target target = small_target();
+  int left = 0;
+  for (uint64_t seed = 1; seed <= static_cast<uint64_t>(rounds(40)); ++seed) {
+    Random random(seed);
+    const auto below = [&](int64_t n) { return static_cast<int64_t>(random.below(static_cast<uint64_t>(n))); };
+    Example example{below(3) == 0 ? "bf16" : "f32"};
+    const int64_t columns = 1 + 2 * below(7);  // odd
+    example.dims = {10'000 + below(20'000), columns};
+    example.reduced = {0};
+    if (below(3) == 0) {
+      example.dims.insert(example.dims.begin(), 2);
+      example.reduced = {1};
+    }
+    SCOPED_TRACE(text_of(example));
+    const auto module = hlo::parse_module(text_of(example));
+    ASSERT_TRUE(module) << module.error().to_string();
+    const hlo::Module changed = split_reductions(**module, target);
+    const auto verified = hlo::verify(changed);
+    ASSERT_TRUE(verified) << verified.error().to_string() << hlo::print(changed);
+    left += hlo::print(changed).find(".left") != std::string::npos ? 1 : 0;
+    const auto arguments = hlo::typical_arguments((*module)->entry_computation(), seed);
+    const auto expected = hlo::evaluate(**module, arguments);
+    ASSERT_TRUE(expected) << expected.error().to_string();
+    const auto actual = hlo::evaluate(changed, arguments);
+    ASSERT_TRUE(actual) << actual.error().to_string();
+    EXPECT_EQ(hlo::difference(*actual, *expected, 64).value_or(""), "");
+    if (seed % 4 != 0) continue;
+    EmitOptions options;
+    options.target = target;
+    const auto program = emit_program(**module, options);
+    ASSERT_TRUE(program) << program.error().to_string();
+    const auto run = run_on_cpu(*program, arguments);
+    ASSERT_TRUE(run) << run.error().to_string();
+    EXPECT_EQ(hlo::difference(*run, *expected, 64).value_or(""), "");
+  }
+  EXPECT_GE(left, rounds(10));
+}
+
+TEST(SplitReductions, NarrowColumnsAreReadInVectors) {
+  for (const int64_t rows : {1'000'000, 999'983, 1'000'001}) {
+    for (const int64_t columns : {1, 2, 3, 5, 7}) {
+      const auto module = hlo::parse_module(
+          fmt::format("HloModule m\nplus {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }}\n"
+                      "ENTRY e {{\n  x = f32[{0},{1}] parameter(0)\n  z = f32[] constant(0)\n  ROOT s = f32[{1}] "
+                      "reduce(x, z), dimensions={{0}}, to_apply=plus\n}}\n",
+                      rows, columns));
+      ASSERT_TRUE(module) << module.error().to_string();
+      const auto program = emit_program(**module);
+      ASSERT_TRUE(program) << program.error().to_string();
+      EXPECT_NE(explain(*program).find("vector           4"), std::string::npos) << explain(*program);
+    }
+  }
+}
+
 /// The variance of columns whose mean is thousands of times their deviation, in parts, is as good as in two passes.
 TEST(SplitReductions, VariancesLoseNothingFarFromZero) {
   const Example example{"f32", {4096, 40}, {0}, true};
