@@ -38,10 +38,15 @@ inline constexpr int64_t kMostRows = 16;
 /// Of s8 whose columns lie together: libraries want the terms together, and a transpose moves the weights twice more.
 /// As many as leave registers for what is read beside the sums of 8 columns a lane.
 inline constexpr int64_t kMostRowsOfBytes = 64;
-/// Of 16-bit floats in several batches, such as a few queries of each head of a group that shares keys: libraries have
-/// few blocks for a batch and do not cut its terms. As many as leave registers for 8 columns a lane. Only where a batch
-/// has so many weights that several blocks of the kernel share them.
+/// Of 16-bit floats: reading the weights takes longer than multiplying them by so many rows, and each block's reading
+/// of these from caches. As many as leave registers for what is read beside the sums of 4 columns a lane.
+inline constexpr int64_t kMostRowsOfHalves = 64;
+/// Of 16-bit floats in several batches whose weights are computed, such as gradients by attention's values: library and
+/// kernel take as long there, by the model. And what batches that share their weights become rows up to, such as a few
+/// queries of each head of a group that shares keys. As many as leave registers for 8 columns a lane.
 inline constexpr int64_t kMostRowsOfBatches = 32;
+/// Of 16-bit floats in several batches: a batch has so many weights that several blocks of the kernel share them. Of
+/// others a library has a block for each.
 inline constexpr int64_t kFewestWeightsOfBatch = int64_t{1} << 15;
 
 /// Lanes of a warp that stand along the columns.

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "emitters/fusion/pass.h"
 #include "emitters/program.h"
 #include "hlo/compare.h"
 #include "hlo/evaluate.h"
@@ -247,6 +248,50 @@ TEST(Products, OfBatchesOfMoreRows) {
   }
 }
 
+/// No number of rows up to the most is another kind of kernel; rows that fill no fragment are there too.
+TEST(Products, OfHalvesOfMoreRows) {
+  for (uint64_t seed = 1; seed <= static_cast<uint64_t>(rounds(16)); ++seed) {
+    Random random(seed);
+    const auto below = [&](int64_t n) { return static_cast<int64_t>(random.below(static_cast<uint64_t>(n))); };
+    Example it;
+    it.type = below(2) == 0 ? "bf16" : "f16";
+    it.stored = below(3) == 0 ? "s8" : it.type;
+    it.result = below(2) == 0 ? it.type : "f32";
+    it.rows = kMostRows + 1 + below(kMostRowsOfHalves - kMostRows);
+    it.columns = it.rows + below(100);
+    if (below(2) == 0) it.columns = (it.columns + 31) / 32 * 32;
+    it.terms = 64 + below(150);
+    if (below(2) == 0) it.terms = it.terms / 16 * 16;
+    it.columns_inside = below(2) == 0;
+    it.left = below(2) == 0;
+    it.epilogue = below(2) == 0;
+    check(it, "matrix instructions");
+  }
+}
+
+/// One row more takes no longer than what its bytes, its fragment and its sums do: from few rows to the most, prices
+/// rise by steps of a few percent.
+TEST(Products, TakeLittleLongerForARowMore) {
+  for (const bool inside : {true, false}) {
+    for (const auto& [columns, terms] : {std::pair<int64_t, int64_t>{4096, 4096}, {950, 700}, {14336, 4096}}) {
+      double before = 0;
+      for (int64_t rows = 1; rows <= kMostRowsOfHalves; ++rows) {
+        const auto module = hlo::parse_module(fmt::format(
+            "HloModule m\nENTRY e {{\n  x = f16[{0},{1}] parameter(0)\n  w = f16[{2}] parameter(1)\n  ROOT y = "
+            "f16[{0},{3}] dot(x, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{{4}}}\n}}\n",
+            rows, terms, fmt::join(inside ? std::vector{terms, columns} : std::vector{columns, terms}, ","), columns,
+            inside ? 0 : 1));
+        ASSERT_TRUE(module) << module.error().to_string();
+        const double now = estimated_microseconds(**module, default_target());
+        if (rows > 1) {
+          EXPECT_LT(now, 1.15 * before) << rows << " " << columns << " " << inside;
+        }
+        before = now;
+      }
+    }
+  }
+}
+
 TEST(Products, OfBytesOfAnyShape) {
   for (uint64_t seed = 1; seed <= 4; ++seed) {
     Random random(seed);
@@ -310,6 +355,8 @@ TEST(Products, ThatAreRefused) {
   const char* none = "no product of few rows and many terms stands behind all roots by operators that keep places";
   EXPECT_EQ(refusal(text_of({"f32", "f32", "f32", 1, 17, 64, 128})), none);
   EXPECT_EQ(refusal(text_of({"f32", "f32", "f32", 1, 8, 64, 63})), none);
+  EXPECT_EQ(refusal(text_of({"bf16", "bf16", "bf16", 1, kMostRowsOfHalves + 1, 128, 128})), none);
+  EXPECT_EQ(refusal(text_of({"bf16", "bf16", "bf16", 2, 17, 64, 128})), none);  // libraries have a block for each
   // Libraries take bytes whose terms lie together as they are.
   EXPECT_EQ(refusal(text_of({"s8", "s8", "s32", 1, 17, 64, 128, false})), none);
   EXPECT_EQ(refusal(text_of({"s8", "s8", "s32", 1, 65, 128, 128})), none);

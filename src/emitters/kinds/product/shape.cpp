@@ -109,10 +109,14 @@ std::optional<ProductShape> product_shape(const Computation& computation, Instru
   const Dimensions& x_free = left ? rhs_free : lhs_free;
   const ProductUnit unit = product_unit(computation, id);
   const int64_t batches = size(lhs, a.lhs_batch), of_batch = w.element_count() / batches;
-  const bool several = batches > 1 && of_batch >= kFewestWeightsOfBatch;
-  const int64_t most = unit == ProductUnit::Bytes               ? kMostRowsOfBytes
-                       : unit == ProductUnit::Halves && several ? kMostRowsOfBatches
-                                                                : kMostRows;
+  const auto most_rows = [&] {
+    if (unit != ProductUnit::Halves) return unit == ProductUnit::Bytes ? kMostRowsOfBytes : kMostRows;
+    if (batches == 1) return kMostRowsOfHalves;
+    if (of_batch < kFewestWeightsOfBatch) return kMostRows;
+    const bool computed = is_computed(computation, it.operands[static_cast<size_t>(made.weights)]);
+    return computed ? kMostRowsOfBatches : kMostRowsOfHalves;
+  };
+  const int64_t most = most_rows();
   if (size(x, x_free) > most || size(w, w_free) < size(x, x_free)) return std::nullopt;
   int64_t next = 0;
   for (size_t i = 0; i < a.lhs_batch.size(); ++i) {
