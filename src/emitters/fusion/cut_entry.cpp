@@ -4,6 +4,7 @@
 
 #include "emitters/fusion/factor_sums.h"
 #include "emitters/fusion/nest_reductions.h"
+#include "emitters/fusion/place_products.h"
 #include "emitters/fusion/reduce_pieces.h"
 #include "emitters/fusion/share_long_products.h"
 #include "emitters/fusion/share_long_reductions.h"
@@ -19,7 +20,7 @@ FusedModule cut_entry(const hlo::Module& module, const Target& target, Parameter
   const auto kernels_of = [&](const hlo::Module& of) {
     return fused_of(share_long_reductions(split_reductions(of, target), target));
   };
-  hlo::Module flat = reduce_pieces(widen_sums(share_long_products(module, target)), target);
+  hlo::Module flat = reduce_pieces(widen_sums(share_long_products(place_products(module), target)), target);
   if (std::optional<hlo::Module> sunk = sink_transposes(flat)) flat = *std::move(sunk);
   std::optional<hlo::Module> factored = factor_sums(flat);
   if (flat.entry_computation().instructions.size() > kFewInstructions)

@@ -74,7 +74,8 @@ class Unbatcher : hlo::EntryRewriter {
 
   /// Where all batches are repeated by one operand or the other, the product may be had in any order. Where some stay,
   /// those that the right operand repeats are rows of the left one as they lie if they come last. Else operands and
-  /// results change their order, where that moves less than repeating an operand.
+  /// results change their order, where that moves less than repeating an operand: each array of either is written once
+  /// more, and read again.
   bool is_worth_it(const Instruction& it, const Split& split) const {
     std::array<size_t, 2> repeated{};
     size_t all = 0;
@@ -96,7 +97,7 @@ class Unbatcher : hlo::EntryRewriter {
       if (repeated[side] > 0) copied += bytes;
       if (repeated[1 - side] > 0) moved += bytes;
     }
-    return 2 * moved < copied;
+    return moved < copied;
   }
 
   static bool is_repeated(const Split& split) {

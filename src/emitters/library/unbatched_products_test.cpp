@@ -245,6 +245,27 @@ ENTRY e {
   EXPECT_EQ(checked(*module, 3, 4, LibraryUse::WhereFaster), "") << explained_;
 }
 
+/// An operand that is repeated is written and read again, as what changes its order is: the smaller of both.
+TEST_F(UnbatchedProductsTest, BatchesBeforeOthersBecomeRowsWhereThatMovesLess) {
+  const hlo::ModulePtr module = parsed(R"(HloModule m
+
+ENTRY e {
+  x = f32[6,5,40,100] parameter(0)
+  y = f32[5,100,100] parameter(1)
+  b = f32[6,5,100,100] broadcast(y), dimensions={1,2,3}
+  ROOT d = f32[6,5,40,100] dot(x, b), lhs_batch_dims={0,1}, rhs_batch_dims={0,1}, lhs_contracting_dims={3},
+    rhs_contracting_dims={2}
+}
+)");
+  ASSERT_NE(module, nullptr);
+  const hlo::Module rewritten = with_unbatched_products(*module, LibraryUse::WherePossible);
+  const hlo::Computation& entry = rewritten.entry_computation();
+  const auto dot = std::ranges::find(entry.instructions, hlo::Opcode::Dot, &hlo::Instruction::opcode);
+  ASSERT_NE(dot, entry.instructions.end());
+  EXPECT_EQ(dot->shape.dims, (std::vector<int64_t>{5, 6, 40, 100}));
+  EXPECT_EQ(checked(*module, 3, 4, LibraryUse::WherePossible), "") << explained_;
+}
+
 /// Not where both the operand and the result would change their order, which are larger than what is repeated.
 TEST_F(UnbatchedProductsTest, BatchesBeforeOthersStay) {
   const hlo::ModulePtr module = parsed(R"(HloModule m
