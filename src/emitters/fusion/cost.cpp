@@ -108,6 +108,28 @@ double bytes_beside_rows(const hlo::Computation& computation, const std::vector<
   return sum;
 }
 
+/// What caches could serve beside what a product's blocks read of them, while these are too few for that: one block
+/// reads all rows at its terms and the weights of its columns, at the rate of a multiprocessor. Only of matrix
+/// instructions, whose rows are many beside a block's columns.
+double bytes_of_idle_caches(const hlo::Computation& computation, const std::vector<InstructionId>& once, double blocks,
+                            const Target& target) {
+  double sum = 0;
+  for (const InstructionId id : once) {
+    const auto shape = product_shape(computation, id);
+    if (!shape) continue;
+    const ProductTiling tiling = choose_product_tiling(computation, *shape, target);
+    if (!tiling.matrix()) continue;
+    const hlo::ElementType rows =
+        computation.operand_shape(computation[id], static_cast<size_t>(1 - shape->weights)).type;
+    const auto of_term = static_cast<double>(shape->row_count() * hlo::byte_width(rows) +
+                                             std::min(tiling.block_columns(), shape->column_count()) * shape->bytes);
+    const double block = of_term * static_cast<double>(shape->term_count());
+    const double meanwhile = target.rates.cached_loads / target.rates.multiprocessor_bandwidth;  // as many blocks
+    sum += block * std::max(meanwhile - blocks, 0.0);
+  }
+  return sum;
+}
+
 /// Whether an instruction has the same for all elements that lie beside each other in memory.
 bool is_spread(const hlo::Computation& computation, const Instruction& it) {
   if (it.opcode != Opcode::Broadcast || it.shape.rank() == 0) return false;
@@ -412,7 +434,8 @@ ComputedOnce computed_once(const hlo::Module& module, const Target& target) {
   result.is_serial = multiplies ? has_serial_product(computation, once) : has_serial_reduction(computation, once);
   result.threads_of_rows = threads_of_rows(computation, once, target);
   result.operations = operations_of_products(computation, once, target);
-  result.cache_bytes = bytes_beside_rows(computation, once, result.blocks, target);
+  result.cache_bytes = bytes_beside_rows(computation, once, result.blocks, target) +
+                       bytes_of_idle_caches(computation, once, result.blocks, target);
   return result;
 }
 

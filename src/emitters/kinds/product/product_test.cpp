@@ -292,6 +292,17 @@ TEST(Products, TakeLittleLongerForARowMore) {
   }
 }
 
+/// Each of few blocks reads all rows at the rate of a multiprocessor: 40 rows by 16 columns and 75,264 terms take what
+/// the bytes of one block do, and a library may have it.
+TEST(Products, OfFewColumnsWaitForTheirRows) {
+  const Target& target = default_target();
+  const auto module = hlo::parse_module(
+      "HloModule m\nENTRY e {\n  x = bf16[75264,40] parameter(0)\n  w = bf16[75264,240] parameter(1)\n  ROOT y = "
+      "bf16[40,240] dot(x, w), lhs_contracting_dims={0}, rhs_contracting_dims={0}\n}\n");
+  ASSERT_TRUE(module) << module.error().to_string();
+  EXPECT_GT(estimated_microseconds(**module, target), 1e6 * 75264 * 2 * 40 / target.rates.multiprocessor_bandwidth);
+}
+
 TEST(Products, OfBytesOfAnyShape) {
   for (uint64_t seed = 1; seed <= 4; ++seed) {
     Random random(seed);
