@@ -6,6 +6,7 @@ import argparse
 import importlib.metadata
 import os
 import sys
+from typing import NoReturn
 
 from strata import _core
 
@@ -34,6 +35,30 @@ def ops() -> int:
     return 0
 
 
+#: Commands of the executable, which is no part of the package, and what Python has in place of each.
+_OF_EXECUTABLE = {
+    "optimize": "strata.optimize", "emit": "strata.compile_hlo", "run": "strata.load and strata.compile_hlo",
+    "decode": "strata.Decoder", "show": "print(strata.Graph.from_text(text))", "verify": "", "merge": "", "machine": "",
+    "calibrate": "", "bench": "", "explain": "Kernel.report", "completions": "",
+}  # fmt: skip
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """As the executable does: what is wrong, and what to do, with exit code 2."""
+        word = next((one for one in self._given if not one.startswith("-")), None)
+        remedy = f"`{self.prog} --help` lists what it takes"
+        if word in _OF_EXECUTABLE:
+            message = f"'{word}' is a command of the executable, which is no part of the Python package"
+            remedy = "build it in a checkout by `make`"
+            remedy += f"; in Python {_OF_EXECUTABLE[word]} does this" if _OF_EXECUTABLE[word] else ""
+        self.exit(2, f"error: {message}\n  {remedy}\n")
+
+    def parse_args(self, args: list[str]) -> argparse.Namespace:
+        self._given = args
+        return super().parse_args(args)
+
+
 def _show(name: str, what: str, missing: str, path: str, enables: str) -> None:
     print(f"{name:<10} {what}")
     for line in [*missing.splitlines(), path, f"for {enables}" if enables else ""]:
@@ -42,13 +67,14 @@ def _show(name: str, what: str, missing: str, path: str, enables: str) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="strata", description="Strata's Python package.")
-    commands = parser.add_subparsers(dest="command", required=True)
+    parser = _Parser(prog="strata", description="Strata's Python package.")
+    parser.add_argument("--version", action="version", version=f"strata {importlib.metadata.version('strata')}")
+    commands = parser.add_subparsers(dest="command", required=True, parser_class=argparse.ArgumentParser)
     for command in (doctor, ops):
         text = (command.__doc__ or "").strip()
         commands.add_parser(command.__name__, help=text, description=text).set_defaults(run=command)
     try:
-        status = parser.parse_args(arguments).run()
+        status = parser.parse_args(sys.argv[1:] if arguments is None else arguments).run()
         sys.stdout.flush()
     except BrokenPipeError:  # as of `| head`: nobody reads on
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left in the buffer goes there at exit

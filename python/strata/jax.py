@@ -16,6 +16,7 @@ from __future__ import annotations
 import functools
 import inspect
 import operator
+import os
 import re
 import threading
 import warnings
@@ -33,6 +34,9 @@ import strata
 from strata import arrays as arrays_of, xla
 
 _state = threading.local()
+
+# No line of this package is the user's.
+jax.extend.source_info_util.register_exclusion(os.path.join(os.path.dirname(__file__), ""))
 
 
 def jit(f: Callable | None = None, *, static_argnums: int | Iterable[int] | None = None,
@@ -471,52 +475,55 @@ def _compile(function: Callable, specs: tuple, options: dict[str, Any]):
     try:
         text = traced.lower().as_text("hlo")
     except Exception as error:
-        across = [one for one in _equations(traced.jaxpr) if _names_axes(one)]
+        across = [(one, place) for one, place in _equations(traced.jaxpr) if _names_axes(one)]
         if not across:
             raise
-        raise strata.Error(f"strata.jax.jit: {across[0].primitive.name} at {_place(across[0])} goes across an axis "
+        raise strata.Error(f"strata.jax.jit: {across[0][0].primitive.name} at {across[0][1]} goes across an axis "
                            "that has a name outside of the function\n  compile the function that names it: "
                            "strata.jax.jit(jax.vmap(f, axis_name=...))") from error
-    for platform in ("cuda", "tpu"):
-        if not _library_calls(text):
-            break
+    calls = _library_calls(text)
+    left = calls  # where fewest are refused: what Strata takes of one lowering is not what is in the way
+    for platform in ("cuda", "tpu") if calls else ():
         try:
             other = traced.lower(lowering_platforms=(platform,)).as_text("hlo")
         except Exception:  # JAX has none: what is called is said below
             continue
-        if not _library_calls(other):
-            text = other
-    if calls := _library_calls(text):
-        # The name of an instruction begins with that of the operator of JAX that it is of.
-        kind = re.search(rf'%?([\w\-]+?)(?:\.\d+)? = .*custom_call_target="{re.escape(calls[0])}"', text)
-        places = [_place(one) for one in _equations(traced.jaxpr) if kind and one.primitive.name == kind[1]]
-        what = f"{kind[1]} at {places[0]}" if places else f"a part of {function.__name__}"
-        raise strata.Error(f"strata.jax.jit: JAX lowers {what} to {calls[0]}, which Strata does not take\n"
+        refused = _library_calls(other)
+        if len(refused) < len(left):
+            text, left = other, refused
+        if not left:
+            break
+    if left:
+        kind = next((one for one in left if one in calls), next(iter(calls)))
+        places = [place for one, place in _equations(traced.jaxpr) if one.primitive.name == kind and place]
+        what = f"{kind} at {places[0]}" if places else f"{kind} of {function.__name__}"
+        raise strata.Error(f"strata.jax.jit: JAX lowers {what} to {calls[kind]}, which Strata does not take\n"
                            "  compute it outside of the function")
     return strata.compile_hlo(_row_major(text), **options)
 
 
 def _check_callbacks(program: Any) -> None:
     """Raises strata.Error that names the first call back to Python."""
-    for equation in _equations(program):
+    for equation, place in _equations(program):
         kind = equation.primitive.name
         if "callback" in kind or kind == "debug_print":
             function = equation.params.get("callback")
             function = getattr(function, "callback_func", function)
             name = f" of {function.__name__}" if hasattr(function, "__name__") else ""
-            place = _place(equation)
             raise strata.Error(f"strata.jax.jit: {kind}{name} at {place} calls back to Python, which Strata does not "
                                "compile\n  call it outside of the function, or leave it out")
 
 
-def _equations(program: Any) -> Iterable[Any]:
-    """Those of a program of JAX and of all within it."""
+def _equations(program: Any, place: str = "") -> Iterable[tuple[Any, str]]:
+    """Those of a program of JAX and of all within it, each with its place: the user's line, and function, that it is
+    of. Within functions of JAX's own, which are traced once for all callers, that is the line of the call."""
     for equation in getattr(program, "jaxpr", program).eqns:
-        yield equation
+        own = jax.extend.source_info_util.summarize(equation.source_info) or place
+        yield equation, own
         for value in equation.params.values():
             for one in value if isinstance(value, (tuple, list)) else (value,):
                 if hasattr(one, "eqns") or hasattr(one, "jaxpr"):
-                    yield from _equations(one)
+                    yield from _equations(one, own)
 
 
 def _names_axes(equation: Any) -> bool:
@@ -524,16 +531,13 @@ def _names_axes(equation: Any) -> bool:
     return any(isinstance(one, str) for one in (axes if isinstance(axes, tuple) else (axes,)))
 
 
-def _place(equation: Any) -> str:
-    """The user's line, and function, that an equation is of."""
-    return jax.extend.source_info_util.summarize(equation.source_info)
-
-
-def _library_calls(text: str) -> list[str]:
-    """Targets of custom calls but those that Strata has."""
+def _library_calls(text: str) -> dict[str, str]:
+    """Custom calls but those that Strata has: the operator of JAX that each is of, with which the instruction's name
+    begins, and the target."""
     known = ("TopK", "cusolver_potrf_ffi", "cusolver_getrf_ffi", "cusolver_geqrf_ffi", "cusolver_orgqr_ffi",
              "cu_lu_pivots_to_permutation")
-    return [target for target in re.findall(r'custom_call_target="([^"]+)"', text) if target not in known]
+    calls = re.findall(r'%?([\w\-]+?)(?:\.\d+)? = .*custom_call_target="([^"]+)"', text)
+    return {kind: target for kind, target in calls if target not in known}
 
 
 def _row_major(text: str) -> str:

@@ -239,9 +239,18 @@ def _load_kernel(folder: str | os.PathLike) -> Kernel:
                 )
             with open(os.path.join(folder, name), "rb") as file:
                 files[name] = file.read()
+            if not name.endswith(".cubin"):  # all others are texts
+                _check_text(name, files[name])
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as why:
         raise Error(f"'{folder}' holds no kernel that was saved: {why}\n  Kernel.save writes one") from None
     return Kernel(files, summary)
+
+
+def _check_text(name: str, data: bytes) -> None:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        raise ValueError(f"'{name}' is no text") from None
 
 
 def _check_format(what: str, summary: dict[str, Any]) -> None:

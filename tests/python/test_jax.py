@@ -263,6 +263,17 @@ def test_libraries_that_are_not_taken_are_named_with_the_line():
             strata.jax.jit(function)(jnp.eye(3))
 
 
+def test_the_library_named_is_one_that_is_in_the_way():
+    def both(x):
+        return jnp.linalg.cholesky(x), jnp.linalg.eigh(x)[0]  # Strata takes the first
+
+    jax.jit(jnp.linalg.eigh)(jnp.eye(3))  # traced before, elsewhere: the line is still the call's
+    with pytest.raises(strata.Error, match=r"lowers eigh at [^\n]*test_jax.py:\d+[^\n]*both[^\n]* to lapack_ssyevd"):
+        strata.jax.jit(both)(jnp.eye(3))
+    with pytest.raises(strata.Error, match=r"lowers eigh of eigvalsh to"):  # no line of the user's is in it
+        strata.jax.jit(jnp.linalg.eigvalsh)(jnp.eye(3))
+
+
 def test_axes_named_outside_are_refused_with_a_remedy():
     def centred(x):
         return x - jax.lax.psum(x, "rows")

@@ -60,6 +60,11 @@ def test_save_and_load(kernel, tmp_path):
     kernel.save(tmp_path / "k")
     again = strata.load(tmp_path / "k")
     assert (again.mugraph, again.source, again.config()) == (kernel.mugraph, kernel.source, kernel.config())
+    for name in ("best.strata", "best.launch.json", "report.json"):
+        kernel.save(tmp_path / name)
+        (tmp_path / name / name).write_bytes(b"\xff\xfe\xfd")
+        with pytest.raises(strata.Error, match=f"'{name}' is no text"):
+            strata.load(tmp_path / name)
     check(again)
     kernel.report.save(tmp_path / "report.html")
     assert "<svg" in (tmp_path / "report.html").read_text()
@@ -174,6 +179,19 @@ def test_nobody_reads_on(command):
                           stderr=subprocess.PIPE, text=True)  # fmt: skip
     os.close(writing)
     assert (told.stderr, told.returncode) == ("", 1)
+
+
+def test_the_command_says_what_it_has_not():
+    def told(*arguments):
+        environment = os.environ | {"PYTHONPATH": str(pathlib.Path(strata.__file__).parents[1])}
+        return subprocess.run([sys.executable, "-m", "strata", *arguments], env=environment, capture_output=True,
+                              text=True)  # fmt: skip
+
+    other = told("optimize", "x.strata", "--target", "sm_80")
+    assert (other.returncode, other.stdout) == (2, "")
+    assert other.stderr.startswith("error: 'optimize' is a command of the executable") and "strata.optimize" in other.stderr
+    assert told("frob").returncode == 2 and "invalid choice: 'frob'" in told("frob").stderr
+    assert told("--version").stdout.startswith("strata ")
 
 
 def test_doctor():

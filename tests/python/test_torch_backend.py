@@ -31,6 +31,24 @@ def agree(function, *inputs, fallbacks=(), **options):
     return got
 
 
+MIXED = {
+    "linear": lambda x, w: F.linear(x, w), "product": lambda x, w: x @ w.t(), "vector": lambda x, w: x @ w[0],
+    "biased": lambda x, w: torch.addmm(w[0, :3], x, w.t()), "half": lambda x, w: x.half() @ w.t(),
+    "added": lambda x, w: w.index_add(0, torch.tensor([0, 2]), x),
+    "put": lambda x, w: w.index_put((torch.tensor([1, 0]),), x),
+    "layer norm": lambda x, w: F.layer_norm(x, (5,), w[0], w[1]),
+    "batch norm": lambda x, w: F.batch_norm(x, w[0], w[1].abs()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_types_that_torch_does_not_mix_are_its_error(name):
+    x, w = array(2, 5, dtype=torch.float64), array(3, 5)
+    for function in (MIXED[name], compiled(MIXED[name])):
+        with pytest.raises(RuntimeError, match=r"type|dtype"):
+            function(x, w)
+
+
 def test_results_of_every_form():
     x = array(3, 4)
     agree(lambda x: (x + 1, None, 3, "text", [x * 2], {"k": x.sum()}), x)

@@ -10,7 +10,7 @@ import math
 
 from .hlo_builder import FLOATS, Value, highest, lowest
 from .lowering import Lowering
-from .registry import Unsupported, lowers
+from .registry import Unsupported, lowers, require_one_type
 from .types import wide
 
 _COMBINE = {"sum": "add", "add": "add", "prod": "multiply", "multiply": "multiply", "amax": "maximum",
@@ -177,6 +177,7 @@ def index(c, x, indices):
 @lowers("aten.index_put.default", "aten._unsafe_index_put.default", "aten._index_put_impl.default",
         of_complex=True)
 def index_put(c, x, indices, values, accumulate=False, *_):
+    require_one_type(x, values)
     if len(indices) == 1 and indices[0] is not None and indices[0].dtype == "pred" and values.size == 1:
         mask = c.b.broadcast(indices[0], x.shape, range(indices[0].rank))
         value = c.operand(c.b.reshape(c.cast(values, x.dtype), ()), x.dtype)

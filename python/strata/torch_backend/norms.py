@@ -7,7 +7,7 @@ import math
 from .hlo_builder import Value
 from .lowering import Lowering
 from .reductions import variance_of
-from .registry import Unsupported, lowers
+from .registry import Unsupported, lowers, require_one_type
 from .types import hlo_type
 
 
@@ -21,6 +21,7 @@ def _normalise(c: Lowering, x: Value, dims: list[int], eps: float) -> tuple[Valu
 
 
 def _scale_shift(c: Lowering, x: Value, weight: Value | None, bias: Value | None, place) -> Value:
+    require_one_type(x, *(c.widen(v) for v in (weight, bias) if v is not None))
     if weight is not None:
         x = c.mul(x, place(c.cast(weight, x.dtype)))
     return x if bias is None else c.add(x, place(c.cast(bias, x.dtype)))
@@ -58,6 +59,7 @@ def batch_norm(c: Lowering, x: Value, weight, bias, running_mean, running_var, t
         return c.b.reshape(v, (x.shape[1],))
 
     wide_x = c.widen(x)
+    require_one_type(wide_x, *(c.widen(v) for v in (running_mean, running_var) if v is not None))
     found: dict[str, Value | None] = {"running_mean": running_mean, "running_var": running_var}
     if not training:
         rstd = c.unary("rsqrt", c.add(c.widen(running_var), float(eps)))

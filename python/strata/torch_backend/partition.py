@@ -83,7 +83,7 @@ def reason_against(node: Node, device: torch.device, refused: dict[Node, str]) -
 def _why_function_call(node: Node) -> str:
     name = str(node.target)
     if name == "with_effects":
-        return f"{node.args[1]} has effects, and stays in its place"
+        return "it has effects, and stays in its place"
     if name in ("run_and_save_rng_state", "run_with_rng_state"):
         return "random numbers are torch's, and drawn again from where they were drawn first"
     return "it calls functions, and there is no rule for it"

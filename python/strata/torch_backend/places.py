@@ -52,12 +52,14 @@ def report_fallbacks(reasons: dict[torch.fx.Node, str]) -> None:
     """One line for each operator, reason and place, the first of them in the graph."""
     seen = set()
     for node, reason in reasons.items():
+        # An operator with effects is called by another, which has no name that a user knows.
+        name = str(node.args[1] if str(node.target) == "with_effects" else node.target)
         where = place(node)
-        if (key := (node.target, reason, where)) in seen:
+        if (key := (name, reason, where)) in seen:
             continue
         seen.add(key)
-        FALLBACKS.append((str(node.target), reason, where))
-        log.warning("%s runs in torch: %s%s", node.target, reason, f" ({where})" if where else "")
+        FALLBACKS.append(key)
+        log.warning("%s runs in torch: %s%s", name, reason, f" ({where})" if where else "")
 
 
 def report_graph(gm: torch.fx.GraphModule, reason: str) -> None:

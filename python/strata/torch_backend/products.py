@@ -5,7 +5,7 @@ from __future__ import annotations
 from .hlo_builder import COMPLEX, Value, Window
 from .lowering import Lowering
 from .precision import is_rounded, rounds_convolutions
-from .registry import Unsupported, lowers
+from .registry import Unsupported, lowers, require_one_type
 from .types import wide
 
 
@@ -17,16 +17,19 @@ def _product(c: Lowering, x: Value, y: Value, dtype: str) -> Value:
 
 @lowers("aten.mm.default", "aten.bmm.default", "aten.mm.dtype", "aten.bmm.dtype", of_complex=True)
 def mm(c, x, y, out_dtype=None):
+    require_one_type(x, y)
     return _product(c, x, y, c.dtype)
 
 
 @lowers("aten.mv.default", of_complex=True)
 def mv(c, x, y):
+    require_one_type(x, y)
     return c.b.dot(x, y, ((), ()), ((1,), (0,)), c.dtype)
 
 
 @lowers("aten.dot.default", "aten.vdot.default", of_complex=True)
 def dot(c, x, y):
+    require_one_type(x, y)
     if x.dtype in COMPLEX and c.node.target._opname == "vdot":
         real, imag = c.parts(x)
         x = c.complex(real, c.unary("negate", imag))
@@ -35,6 +38,7 @@ def dot(c, x, y):
 
 @lowers("aten.addmm.default", "aten.baddbmm.default", of_complex=True)
 def addmm(c, bias, x, y, beta=1, alpha=1):
+    require_one_type(bias, x, y)
     # On CPUs 16-bit floats are added in f32 and rounded once. On GPUs the library's product adds a bias before it
     # rounds, and looks for the sum in the operands' type.
     sum_type = c.dtype if c.on_gpu and alpha == beta == 1 else wide(c.dtype)

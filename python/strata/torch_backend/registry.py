@@ -19,6 +19,13 @@ class Unsupported(Exception):
     """An operator, or its arguments, that Strata does not take. The text says why, without the operator's name."""
 
 
+def require_one_type(*operands) -> None:
+    """Refuses operands of several types: torch has the last word on these, and eager mode mostly raises an error."""
+    types = sorted({one.dtype for one in operands})
+    if len(types) > 1:
+        raise Unsupported(f"its arrays are of types {' and '.join(types)}, and torch decides what comes of that")
+
+
 RULES: dict[torch._ops.OpOverload, Callable] = {}
 # Operators that torch runs without work: they only look at memory in another way.
 VIEWS: set[torch._ops.OpOverload] = set()
