@@ -46,6 +46,9 @@ class Parser {
  private:
   Result<void> parse_header() {
     name_ = "module";
+    if (is_mlir())
+      return cursor_.error("this is StableHLO, a text of MLIR, and no HLO",
+                           "print it as HLO: docs/hlo.md says how; from JAX: jax.jit(f).lower(x).as_text(\"hlo\")");
     if (!cursor_.accept("HloModule")) return {};
     STRATA_TRY(name_, cursor_.name("the module's name"));
     // None of its attributes changes what the entry computation returns.
@@ -54,6 +57,12 @@ class Parser {
     if (aliases == nullptr) return {};
     aliases_place_ = aliases->offset;
     return parse_aliases(cursor_.within(aliases->value));
+  }
+
+  /// What JAX prints where it is not asked for HLO: `module @jit_f attributes {…} {`, after lines of locations.
+  [[nodiscard]] bool is_mlir() const {
+    Cursor look = cursor_;
+    return look.accept("#loc") || (look.accept("module") && (look.ahead("@") || look.ahead("attributes")));
   }
 
   /// { {0}: (1, {}, may-alias), {1,0}: (2, {0}) }

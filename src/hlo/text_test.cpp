@@ -322,6 +322,13 @@ TEST_P(HloMistake, IsNamedWithItsPlace) {
   EXPECT_THAT(error_of(text.starts_with("HloModule") ? text : module_of(text)), HasSubstr(GetParam().error)) << text;
 }
 
+TEST(HloText, SaysThatStableHloIsNone) {
+  for (const char* text : {"module @jit_f {\n}", "module attributes {a = 1 : i32} {\n}", "\n#loc = loc(unknown)\n"})
+    EXPECT_THAT(error_of(text), testing::AllOf(HasSubstr("1: error: this is StableHLO"), HasSubstr("as_text(\"hlo\")")))
+        << text;
+  EXPECT_TRUE(parse_module("module { ROOT x = f32[] parameter(0) }"));  // a computation of this name
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Texts, HloMistake,
     testing::Values(

@@ -14,14 +14,14 @@ constexpr const char* kRemedy =
 
 Result<ReportKind> kind_of(const Json& json, const std::string& name) {
   const std::string kind = text(json, "kind");
-  if (kind == "module") return ReportKind::Module;
+  const auto lists = [&](const char* member) { return at(json, {member}).is_array(); };
+  if (kind == "module" && lists("steps")) return ReportKind::Module;
   if (at(json, {"shard"}).is_object()) {
     return with_remedy(invalid("'{}' is of one shard of a search, which has no result yet", name),
                        "merge the shards' checkpoints and search with the merged one: docs/search.md");
   }
   // Of versions before, which did not say what they are.
-  if (kind == "search" || (at(json, {"search"}).is_object() && at(json, {"candidates"}).is_array()))
-    return ReportKind::Search;
+  if (at(json, {"search"}).is_object() && lists("candidates")) return ReportKind::Search;
   if (!bench_rows(json).empty()) return ReportKind::Bench;
   return with_remedy(invalid("'{}' is no report", name), kRemedy);
 }

@@ -190,6 +190,9 @@ TEST(ReadReport, SaysWhatIsNone) {
   refused("[1, 2]", "is no JSON object");
   refused("{", "is no JSON object");
   refused("{}", "is no report");
+  refused(R"({"kind": "search"})", "is no report");
+  refused(R"({"kind": "search", "search": {}})", "is no report");
+  refused(R"({"kind": "module"})", "is no report");
   refused(R"({"shard": {"index": 0}, "search": {}})", "is of one shard of a search");
   std::filesystem::remove(folder + "/report.json");
   EXPECT_THAT(read_report(folder).error().to_string(), HasSubstr("has no report.json"));
