@@ -266,9 +266,15 @@ def _restored(files: dict[str, bytes], summary: dict[str, Any]) -> Kernel:
     return Kernel(files, summary)
 
 
+def _in_python(note: str) -> str:
+    """A note with the arguments of optimize in place of the command line's options."""
+    return note.replace("--no-cache", 'cache=""').replace("--cache", "cache=")
+
+
 def summary_of(job: _core.OptimizeJob, more_notes: list[str]) -> dict[str, Any]:
     """What load reads beside the files."""
     return {
         "format": _FORMAT, "strata": _core.build_identity(), "target": job.target, "headline": job.headline,
-        "proof": job.proof, "config": job.config, "notes": [*job.notes, *more_notes], "files": sorted(job.files),
+        "proof": job.proof, "config": job.config, "notes": [*map(_in_python, job.notes), *more_notes],
+        "files": sorted(job.files),
     }  # fmt: skip

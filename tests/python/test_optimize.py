@@ -181,6 +181,14 @@ def test_nobody_reads_on(command):
     assert (told.stderr, told.returncode) == ("", 1)
 
 
+def test_a_cache_that_is_not_used_is_noted_in_words_of_python(tmp_path):
+    tmp_path.chmod(0o777)
+    g = strata.Graph("p")
+    g.output(g.input("X", (2,)) + 1)
+    (note,) = strata.optimize(g, effort="none", cache=tmp_path).notes
+    assert "is not used: others can write" in note and 'with cache=, or use cache=""' in note
+
+
 def test_the_command_says_what_it_has_not():
     def told(*arguments):
         environment = os.environ | {"PYTHONPATH": str(pathlib.Path(strata.__file__).parents[1])}
