@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "emitters/flatten_module.h"
+#include "emitters/fusion/convolution_sums.h"
 #include "emitters/fusion/cut_entry.h"
 #include "emitters/lax/associative.h"
 #include "emitters/library/complex_products.h"
@@ -116,7 +117,7 @@ Result<EmittedProgram> compile_program(const hlo::Module& module, const EmitOpti
   // by the models of both; kernels compute the rest.
   CutEntry entry;
   std::vector<std::string> notes;
-  entry.module = is_free ? split_complex_products(flat, options.target) : flat;
+  entry.module = is_free ? with_convolution_sums(split_complex_products(flat, options.target)) : flat;
   if (is_free && lax.seconds > 0) {
     LaxSearch found = search_lax_parts(entry.module, options.target, lax, libraries);
     entry.module = std::move(found.module);

@@ -368,6 +368,7 @@ KernelWork kernel_work(const PricedKernel& kernel, const ComputedOnce& together)
     operations[i] = it.operations / share(i);
     work.operations += of_warps[i] * operations[i];
     if (it.counted.opcode != Opcode::Parameter) work.computing += of_warps[i] * operations[i];
+    work.code += copies[i] * it.operations;
     work.repeated_code += std::max(copies[i] - 1, 0.0) * it.operations;
     if (it.counted.opcode != Opcode::Parameter || read[i] == 0) continue;
     // Of an array that is read in part only that part moves.
@@ -467,7 +468,8 @@ KernelTime time_of_work(const KernelWork& work, const Target& target) {
   time.operations = work.operations / (rates.scalar_rate / 2e6) * idle;
   time.computing = work.computing / (rates.scalar_rate / 2e6);
   time.thread = work.of_longest_thread * (rates.dependent_operation * 1e6);
-  const bool refused = !work.repeated.empty() || work.serial || work.repeated_code > kMostRepeatedCode;
+  const bool refused =
+      !work.repeated.empty() || work.serial || work.repeated_code > kMostRepeatedCode || work.code > kMostCode;
   time.all = refused ? std::numeric_limits<double>::infinity()
                      : time.launch +
                            std::max({time.memory, time.cache, time.operations, time.thread, work.update_microseconds});

@@ -1,6 +1,7 @@
 #include "emitters/fusion/group_kernels.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -46,7 +47,8 @@ void GroupKernels::find_plain() {
     const Instruction& it = computation_[id];
     const bool together =
         it.opcode == Opcode::Reduce || it.opcode == Opcode::Dot || hlo::scan_window(computation_, it).has_value();
-    bool plain = it.shape.is_array() && !together && !is_interpreted(it) && it.opcode != Opcode::Call &&
+    const bool few_terms = it.opcode == Opcode::Reduce && !indexing::is_long_reduction(computation_, it);
+    bool plain = it.shape.is_array() && (!together || few_terms) && !is_interpreted(it) && it.opcode != Opcode::Call &&
                  it.opcode != Opcode::GetDimensionSize;
     element_.push_back(id);
     if (it.opcode == Opcode::GetTupleElement) {
@@ -208,7 +210,9 @@ bool GroupKernels::needs_reduction(InstructionId id) {
 const PricedKernel* GroupKernels::kernel_of(const Group& group, const std::vector<ArrayValue>& outputs) {
   if (!std::all_of(group.begin(), group.end(), [&](InstructionId id) { return plain_[static_cast<size_t>(id)]; }))
     return nullptr;
+  if (!may_reduce_together(group)) return nullptr;
   mark(group);
+  together_ = {};
   kernel_.clear();
   next_.clear();
   bool known = true;
@@ -218,7 +222,29 @@ const PricedKernel* GroupKernels::kernel_of(const Group& group, const std::vecto
     kernel_.graph.roots.push_back(root);
   }
   forget();
-  return known ? &kernel_ : nullptr;
+  if (!known) return nullptr;
+  if (!together_.instructions.empty()) {
+    constexpr double kThreadsOfBlock = 256;
+    together_.passes.assign(together_.instructions.size(), 0);
+    together_.threads = kernel_.instructions[static_cast<size_t>(together_.instructions[0])]->counted.elements;
+    together_.blocks = std::ceil(together_.threads / kThreadsOfBlock);
+  }
+  return &kernel_;
+}
+
+bool GroupKernels::may_reduce_together(const Group& group) const {
+  constexpr size_t kSmall = 64;  // instructions: of fewer a plan is soon made
+  const Instruction* first = nullptr;
+  for (const InstructionId id : group) {
+    const Instruction& it = computation_[id];
+    if (it.opcode != Opcode::Reduce) continue;
+    if (group.size() <= kSmall) return false;
+    if (first == nullptr) first = &it;
+    if (it.dimensions() != first->dimensions() ||
+        computation_.operand_shape(it, 0).dims != computation_.operand_shape(*first, 0).dims)
+      return false;
+  }
+  return true;
 }
 
 InstructionId GroupKernels::placed(InstructionId id) {
@@ -250,6 +276,10 @@ InstructionId GroupKernels::place_inside(InstructionId id) {
     if (operands.back() < 0) return -1;
   }
   const int32_t alike = alike_[static_cast<size_t>(id)];
+  if (computation_[id].opcode == Opcode::Reduce) {
+    together_.instructions.push_back(add(priced(id), operands));
+    return together_.instructions.back();
+  }
   if (alike < 0) return add(priced(id), operands);
   InstructionId& first = first_[static_cast<size_t>(alike)];
   for (InstructionId other = first; other >= 0; other = next_[static_cast<size_t>(other)]) {

@@ -31,8 +31,12 @@ class GroupKernels {
   bool writes_apart(const Group& group, const std::vector<ArrayValue>& outputs);
 
   /// The kernel of a group. Nothing where its time needs the part itself: where threads compute something together
-  /// (ComputedOnce), where values are tuples, and where the interpreter runs it. Valid until the next call.
+  /// (ComputedOnce), where values are tuples, and where the interpreter runs it. Valid until the next call. Short
+  /// reductions of one shape are taken to be computed in one pass over rows where a group is large: a plan of hundreds
+  /// of instructions for each step of its growth would take long, and differs little.
   const PricedKernel* kernel_of(const Group& group, const std::vector<ArrayValue>& outputs);
+  /// What threads of the last kernel compute together.
+  const ComputedOnce& together() const { return together_; }
 
  private:
   int32_t described(hlo::InstructionId id);
@@ -42,6 +46,7 @@ class GroupKernels {
   hlo::InstructionId add(const PricedInstruction& priced, std::span<const hlo::InstructionId> operands);
   const PricedInstruction& priced(hlo::InstructionId id);
   const PricedInstruction& priced_parameter(hlo::InstructionId id);
+  bool may_reduce_together(const Group& group) const;
   bool needs_reduction(hlo::InstructionId id);
   void mark(const Group& group);
   void forget();
@@ -77,6 +82,7 @@ class GroupKernels {
   std::vector<hlo::InstructionId> first_;  ///< place of the first of those that are alike, else -1
   std::vector<hlo::InstructionId> next_;   ///< by place: of the next one of them
   std::vector<int32_t> numbers_;
+  ComputedOnce together_{};
   PricedKernel kernel_;
 };
 

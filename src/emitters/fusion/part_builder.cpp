@@ -1,5 +1,6 @@
 #include "emitters/fusion/part_builder.h"
 
+#include <array>
 #include <map>
 #include <set>
 
@@ -140,19 +141,24 @@ class PartBuilder {
       copy.attributes = hlo::ConstantAttributes{std::move(size), false};
     }
     for (InstructionId& operand : copy.operands) operand = clone(operand);
-    // Copies of one instruction (fusion/recompute.h) that have met again are one.
+    // Copies of one instruction (fusion/recompute.h) that have met again are one, and so are slices of one place, which
+    // frontends write for each tap of a stencil.
     if (!has_plain_attributes(copy)) return add(std::move(copy));
     std::vector<InstructionId>& alike = alike_[{copy.opcode, copy.operands}];
     for (const InstructionId other : alike) {
-      if (target_[other].shape == copy.shape && dimensions_of(target_[other]) == dimensions_of(copy)) return other;
+      if (target_[other].shape == copy.shape && numbers_of(target_[other]) == numbers_of(copy)) return other;
     }
     alike.push_back(add(std::move(copy)));
     return alike.back();
   }
 
-  static std::vector<int64_t> dimensions_of(const Instruction& it) {
-    const auto* dimensions = std::get_if<hlo::DimensionsAttributes>(&it.attributes);
-    return dimensions == nullptr ? std::vector<int64_t>() : dimensions->dimensions;
+  /// All that plain attributes say.
+  static std::array<std::vector<int64_t>, 3> numbers_of(const Instruction& it) {
+    if (const auto* of = std::get_if<hlo::SliceAttributes>(&it.attributes))
+      return {of->starts, of->limits, of->strides};
+    if (const auto* of = std::get_if<hlo::PadAttributes>(&it.attributes)) return {of->low, of->high, of->interior};
+    const auto* of = std::get_if<hlo::DimensionsAttributes>(&it.attributes);
+    return {of == nullptr ? std::vector<int64_t>() : of->dimensions, {}, {}};
   }
 
   const hlo::Module& module_;
@@ -172,7 +178,9 @@ class PartBuilder {
 bool has_plain_attributes(const Instruction& it) {
   return !it.operands.empty() && it.called.empty() &&
          (std::holds_alternative<hlo::NoAttributes>(it.attributes) ||
-          std::holds_alternative<hlo::DimensionsAttributes>(it.attributes));
+          std::holds_alternative<hlo::DimensionsAttributes>(it.attributes) ||
+          std::holds_alternative<hlo::SliceAttributes>(it.attributes) ||
+          std::holds_alternative<hlo::PadAttributes>(it.attributes));
 }
 
 ProgramPart build_part(const hlo::Module& module, const std::vector<bool>& everywhere, const Group& group,

@@ -8,8 +8,8 @@
 
 namespace strata::emitters {
 
-/// Whether the operator, its operands, its shape and its dimensions are all that there is of an instruction. Where all
-/// of these are the same, a part has it once.
+/// Whether the operator, its operands, its shape, and its dimensions or what it slices or pads are all that there is of
+/// an instruction. Where all of these are the same, a part has it once.
 bool has_plain_attributes(const hlo::Instruction& it);
 
 /// The part of the entry that computes `outputs` by the instructions of a group. What is `everywhere` (constants, and

@@ -7,6 +7,8 @@
 #include <set>
 
 #include "emitters/elemental/known_functions.h"
+#include "emitters/fusion/expected_gains.h"
+#include "emitters/fusion/followers.h"
 #include "emitters/fusion/gain_bound.h"
 #include "emitters/fusion/group.h"
 #include "emitters/fusion/group_kernels.h"
@@ -54,12 +56,19 @@ class Fuser {
       pairs_.pop();
       if (best.producer_version != version(best.producer) || best.consumer_version != version(best.consumer)) continue;
       if (!best.rated) {
-        add_pair(best.producer, best.consumer, best.siblings, gain_of(best.producer, best.consumer));
+        const double gain = gain_of(best.producer, best.consumer);
+        const size_t gone = best.siblings ? 0 : passed_between(best.producer, best.consumer).gone.size();
+        expected_.rated(best.producer, best.consumer, gain, size_of(best.producer, best.consumer), gone);
+        add_pair(best.producer, best.consumer, best.siblings, gain);
         continue;
       }
       // Others may have been joined since the gain was computed.
       if (has_detour(best.producer, best.consumer) || has_detour(best.consumer, best.producer)) continue;
       join(best.producer, best.consumer);
+      take_in_followers(best.consumer);
+      times_[static_cast<size_t>(best.consumer)] = time_of(groups_[static_cast<size_t>(best.consumer)]);
+      grown_ = best.consumer;
+      taken_ = best.producer;
       add_pairs_of(best.consumer);
       add_pairs_with(best.consumer);
     }
@@ -82,7 +91,7 @@ class Fuser {
     const bool in_place = updates_in_place(group, outputs);
     return ratings_.of_group(kernels_->describe(group, outputs, in_place), [&] {
       const PricedKernel* kernel = in_place ? nullptr : kernels_->kernel_of(group, outputs);
-      if (kernel != nullptr) return ratings_.time(*kernel);
+      if (kernel != nullptr) return ratings_.time(*kernel, kernels_->together());
       KernelTime never;
       never.all = std::numeric_limits<double>::infinity();
       if (!in_place && kernels_->writes_apart(group, outputs)) return never;
@@ -205,10 +214,7 @@ class Fuser {
       const InstructionId id = result.instruction;
       if (known_[static_cast<size_t>(id)]) groups_.emplace_back(id);
     }
-    for (const Group& group : groups_) {
-      times_.push_back(time_of(group));
-      inputs_.push_back(inputs_of(group));
-    }
+    for (const Group& group : groups_) inputs_.push_back(inputs_of(group));
     const std::vector<int> long_ones = long_reductions(computation_);
     const std::vector<unsigned> traits = instruction_traits(computation_);
     for (const Group& group : groups_) {
@@ -218,6 +224,26 @@ class Fuser {
     versions_.assign(groups_.size(), 0);
     visited_.assign(groups_.size(), 0);
     order_ = GroupOrder(groups_.size());
+    if (most_instructions_ > 1 && computation_.instructions.size() > kFewInstructions) {
+      followers_.emplace(computation_, users_, is_result_, groups_);
+      for (size_t i = groups_.size(); i-- > 0;) take_in_followers(static_cast<int>(i));
+    }
+    for (const Group& group : groups_) times_.push_back(group.empty() ? KernelTime{} : time_of(group));
+  }
+
+  /// Joins producers with the group that they follow, one after the other.
+  void take_in_followers(int group) {
+    if (!followers_) return;
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (const int producer : producers(group)) {
+        const Group& from = groups_[static_cast<size_t>(producer)];
+        if (from.size() + groups_[static_cast<size_t>(group)].size() > most_instructions_) continue;
+        if (!followers_->follows(producer, group, from, group_of_)) continue;
+        join(producer, group);
+        changed = true;
+      }
+    }
   }
 
   int version(int group) const { return versions_[static_cast<size_t>(group)]; }
@@ -410,7 +436,8 @@ class Fuser {
   }
 
   void add_siblings(int first, int second) {
-    add_pair(first, second, true, bound_.of_readers(bounded(first), bounded(second)), false);
+    add_pair(first, second, true, expected(first, second, bound_.of_readers(bounded(first), bounded(second)), 0),
+             false);
   }
 
   void add_pair(int producer, int consumer, bool of_one_array, double gain, bool rated = true) {
@@ -423,9 +450,13 @@ class Fuser {
     GroupPair pair{gain, 0, consumer, of_one_array, producer, version(producer), version(consumer), rated};
     if (groups_.size() > kManyGroups) {
       pair.gain = static_cast<double>(static_cast<float>(gain));
-      pair.size = groups_[static_cast<size_t>(producer)].size() + groups_[static_cast<size_t>(consumer)].size();
+      pair.size = size_of(producer, consumer);
     }
     pairs_.push(pair);
+  }
+
+  size_t size_of(int one, int other) const {
+    return groups_[static_cast<size_t>(one)].size() + groups_[static_cast<size_t>(other)].size();
   }
 
   BoundedGroup bounded(int group) const {
@@ -444,13 +475,29 @@ class Fuser {
     // Joined, they may update an array in place that one of them writes as a whole.
     if (parameters_ != Parameters::Kept && (updates(producer) || updates(consumer)))
       return bound_.of_launch(from.time, to.time);
-    std::vector<ArrayValue> passed, gone;
-    for (const ArrayValue& value : to.inputs) {
+    const Passed arrays = passed_between(producer, consumer);
+    const double bound = bound_.of_pair(from, to, arrays.all, arrays.gone);
+    return expected(producer, consumer, bound, arrays.gone.size());
+  }
+
+  struct Passed {
+    std::vector<ArrayValue> all, gone;  ///< those that others need, too, or only these two
+  };
+  Passed passed_between(int producer, int consumer) const {
+    Passed arrays;
+    for (const ArrayValue& value : inputs_[static_cast<size_t>(consumer)]) {
       if (group_of_[static_cast<size_t>(value.instruction)] != producer) continue;
-      passed.push_back(value);
-      if (!is_needed_beside(value, producer, consumer)) gone.push_back(value);
+      arrays.all.push_back(value);
+      if (!is_needed_beside(value, producer, consumer)) arrays.gone.push_back(value);
     }
-    return bound_.of_pair(from, to, passed, gone);
+    return arrays;
+  }
+
+  /// What two groups save about, of which one has just grown; `bound` at most.
+  double expected(int one, int other, double bound, size_t gone) const {
+    constexpr size_t kSmall = 64;  // instructions, which are soon rated
+    if (!followers_ || grown_ < 0 || size_of(one, other) <= kSmall) return bound;
+    return expected_.of(grown_, taken_, one == grown_ ? other : one, bound, size_of(one, other), gone);
   }
 
   /// Whether an array is a result, or others than these groups read it.
@@ -493,7 +540,7 @@ class Fuser {
     for (const InstructionId id : from) group_of_[static_cast<size_t>(id)] = consumer;
     to = Group(from, to);
     from.clear();
-    times_[static_cast<size_t>(consumer)] = time_of(to);
+    if (followers_) followers_->join(producer, consumer);
     inputs_[static_cast<size_t>(consumer)] = inputs_of(to);
     inputs_[static_cast<size_t>(producer)].clear();
     traits_[static_cast<size_t>(consumer)] |= traits_[static_cast<size_t>(producer)];
@@ -542,6 +589,9 @@ class Fuser {
   const Ties ties_;
   std::vector<bool> known_, everywhere_;
   std::optional<GroupKernels> kernels_;
+  std::optional<Followers> followers_;          ///< of large modules
+  ExpectedGains expected_;                      ///< used in these
+  int grown_ = -1, taken_ = -1;                 ///< the group that grew last, and by which one
   std::vector<std::vector<ArrayValue>> reads_;  ///< of each instruction that is in a group
   std::vector<std::vector<std::pair<ArrayValue, InstructionId>>> users_;
   std::vector<ArrayValue> results_;

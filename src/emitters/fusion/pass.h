@@ -41,7 +41,8 @@ struct KernelWork {
   double operations = 0;                                    ///< of all threads
   double computing = 0;                                     ///< of these, all but loads and products
   double of_longest_thread = 0;    ///< operations: its part of all, and at least what an element of a root takes
-  double repeated_code = 0;        ///< operations in the kernel's code beyond once for each instruction
+  double code = 0;                 ///< operations of an element in the kernel's code
+  double repeated_code = 0;        ///< of these, beyond once for each instruction
   double update_microseconds = 0;  ///< of atomic updates of a scatter in place
   std::vector<indexing::RepeatedReduction> repeated;
   int64_t fills = 0;    ///< outputs that hold a value before, to which a reduction's blocks add theirs
@@ -74,8 +75,13 @@ enum class Ties { InOrder, ReadersLast };
 /// Modules of more instructions are fused in one order only.
 inline constexpr size_t kFewInstructions = 256;
 
-/// Of a group, if nothing else is said.
-inline constexpr size_t kMostInstructions = 400;
+/// Operations of an element in a kernel's code, those that stand there again included: with what indices and loads
+/// take, an instruction cache of 128 KB holds so many. A larger kernel waits for its instructions, and takes the
+/// assembler long.
+inline constexpr double kMostCode = 4096;
+
+/// Of a group, if nothing else is said: so many that only kMostCode matters, but for the time that rating them takes.
+inline constexpr size_t kMostInstructions = 4000;
 
 /// What fuse() has done, for tests that count it.
 struct FusionWork {

@@ -34,9 +34,11 @@ class ProductPartsRewriter : protected PartsRewriter {
   /// The `dot` `it` of the old entry, whose `copy` has operands of the new one, in two steps there.
   hlo::InstructionId in_two_steps(const hlo::Instruction& it, const hlo::Instruction& copy, const ProductCut& cut);
 
+  /// A computation that adds two numbers.
+  hlo::ComputationId sum_of(hlo::ElementType type);
+
  private:
   hlo::InstructionId terms_in_parts(const std::string& name, hlo::InstructionId operand, int64_t d, const EvenCut& cut);
-  hlo::ComputationId sum_of(hlo::ElementType type);
 };
 
 }  // namespace strata::emitters

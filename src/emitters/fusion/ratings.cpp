@@ -15,9 +15,9 @@ KernelTime Ratings::time(const hlo::Module& module) {
   return time;
 }
 
-KernelTime Ratings::time(const PricedKernel& kernel) {
+KernelTime Ratings::time(const PricedKernel& kernel, const ComputedOnce& together) {
   ++computed_;
-  return time_of_work(kernel_work(kernel), target_);
+  return time_of_work(kernel_work(kernel, together), target_);
 }
 
 int64_t Ratings::kind_of(const hlo::Module& module, const hlo::Instruction& instruction) {

@@ -12,7 +12,8 @@
 
 namespace strata::emitters {
 
-struct PricedKernel;  // priced_kernel.h
+struct ComputedOnce;  // priced_kernel.h
+struct PricedKernel;
 
 /// What a kernel is estimated to take (kernel_time in pass.h): the launch and the longest of four, each of which is all
 /// that something has to do. Microseconds.
@@ -39,8 +40,8 @@ class Ratings {
   /// Of the module's entry as one kernel.
   KernelTime time(const hlo::Module& module);
 
-  /// Of a kernel without reductions, scans and products; it is not remembered.
-  KernelTime time(const PricedKernel& kernel);
+  /// Of a kernel whose threads compute this together; it is not remembered.
+  KernelTime time(const PricedKernel& kernel, const ComputedOnce& together);
 
   /// Of so many bytes that all blocks of a GPU read or write.
   double microseconds_of(double bytes) const { return bytes / (target_.rates.memory_bandwidth / 1e6); }

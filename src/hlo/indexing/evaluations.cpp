@@ -88,7 +88,8 @@ CountedInstruction::OperandReads counted_read(const hlo::Computation& computatio
     if (has_window && !map.ranges.empty()) each = static_cast<double>(hlo::terms_of(computation, it));
     const bool is_window = it.opcode == Opcode::ReduceWindow && !map.ranges.empty();
     const double readers = is_window ? readers_of(it.as<hlo::WindowAttributes>()) : each;
-    counted.maps.push_back({is_identity(map), !map.constraints.empty(), each, readers});
+    const bool spreads = it.opcode == Opcode::Broadcast || it.opcode == Opcode::Reshape;
+    counted.maps.push_back({is_identity(map), !map.constraints.empty(), each, readers, spreads ? map.hash() | 1U : 0});
   }
   if (it.opcode == Opcode::Scatter) counted.of_scatter = of_scatter(computation, it, read.operand);
   return counted;
@@ -235,15 +236,30 @@ double EvaluationCounts::of_longest_element(const std::vector<double>& operation
 
 std::vector<double> EvaluationCounts::code_copies() const {
   std::vector<double> shared(graph_.size(), 0), apart = shared, total = shared;
+  // Of each instruction by how its readers' indices are spread over it: those of one way have the same of it.
+  std::vector<std::vector<std::pair<uint64_t, double>>> spread(graph_.size());
   for (const InstructionId id : graph_.roots) shared[static_cast<size_t>(id)] = 1;
   for (size_t i = graph_.size(); i-- > 0;) {
     const auto id = static_cast<InstructionId>(i);
-    total[i] = once_[i] ? std::min(shared[i] + apart[i], 1.0) : shared[i] + apart[i];
+    double spread_copies = 0;
+    // Readers at its own index have it of one of those, where these are made of the same (a sum and its parts).
+    for (size_t k = 0; k < spread[i].size(); ++k)
+      spread_copies += k == 0 ? std::max(spread[i][k].second - shared[i], 0.0) : spread[i][k].second;
+    const double copies = shared[i] + spread_copies + apart[i];
+    total[i] = once_[i] ? std::min(copies, 1.0) : copies;
     for (const CountedInstruction::OperandReads& read : at(id).reads) {
       const auto operand = static_cast<size_t>(operand_of(id, read));
       for (const CountedInstruction::Map& map : read.maps) {
         if (map.identity) {
           shared[operand] = std::max(shared[operand], total[i]);
+        } else if (map.spread != 0) {
+          auto& ways = spread[operand];
+          const auto way = std::ranges::find(ways, map.spread, &std::pair<uint64_t, double>::first);
+          if (way == ways.end()) {
+            ways.emplace_back(map.spread, total[i]);
+          } else {
+            way->second = std::max(way->second, total[i]);
+          }
         } else {
           apart[operand] += total[i];
         }

@@ -22,6 +22,7 @@ struct CountedInstruction {
     double reads = 1;  ///< elements that one element of the result reads, without constraints
     /// Of a window: by how many elements of the result one of the operand is read, at most. Else `reads`.
     double readers = 1;
+    uint64_t spread = 0;  ///< of a broadcast or a reshape: a number of the map; else 0
   };
   struct OperandReads {
     int operand = 0;
@@ -94,8 +95,8 @@ class EvaluationCounts {
   /// The same, counted as threads of a warp take part in it: where a condition holds for one element and not for its
   /// neighbours, threads whose element does not satisfy it wait for those whose does.
   Evaluations of_warps(const std::vector<int>& passes) const;
-  /// How often each instruction's code stands in a kernel's: once for all users that read at their own index, and once
-  /// more for each place of the others' code that reads it.
+  /// How often each instruction's code stands in a kernel's: once for all users that read at their own index or spread
+  /// it alike (broadcasts and reshapes by one map), and once more for each place of the others' code that reads it.
   std::vector<double> code_copies() const;
   /// What a thread does that computes one element of a root (of a scatter: that takes one update, with its indices),
   /// except for what is evaluated `once`: the sum of `operations` of instructions as often as they are evaluated. Of

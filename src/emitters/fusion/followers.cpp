@@ -1,0 +1,63 @@
+#include "emitters/fusion/followers.h"
+
+#include <algorithm>
+
+#include "hlo/element_work.h"
+
+namespace strata::emitters {
+namespace {
+
+using hlo::Instruction;
+using hlo::InstructionId;
+using hlo::Opcode;
+
+bool is_elementwise_array(const Instruction& it) {
+  return hlo::is_elementwise(it.opcode) && it.called.empty() && it.shape.is_array();
+}
+
+}  // namespace
+
+Followers::Followers(const hlo::Computation& computation, const Users& users, const std::vector<bool>& is_result,
+                     const std::vector<Group>& groups)
+    : computation_(computation), users_(users) {
+  for (size_t i = 0; i < computation.instructions.size(); ++i) {
+    const Instruction& it = computation.instructions[i];
+    // Of what is narrower than its readers' results, fewer bytes are stored if they stay apart.
+    const auto reads_in_place = [&](const std::pair<ArrayValue, InstructionId>& use) {
+      const Instruction& user = computation[use.second];
+      return is_elementwise_array(user) && user.shape.dims == it.shape.dims &&
+             user.shape.minor_to_major == it.shape.minor_to_major &&
+             hlo::byte_width(user.shape.type) <= hlo::byte_width(it.shape.type);
+    };
+    const bool may = is_elementwise_array(it) || it.opcode == Opcode::Broadcast;
+    may_follow_.push_back(may && !is_result[i] && !users[i].empty() && std::ranges::all_of(users[i], reads_in_place));
+  }
+  for (const Group& group : groups) {
+    const InstructionId id = *group.begin();
+    plain_.push_back(is_elementwise_array(computation[id]) || may_follow_[static_cast<size_t>(id)]);
+    operations_.push_back(hlo::element_operations(computation, computation[id]));
+  }
+}
+
+bool Followers::follows(int number, int reader, const Group& group, const std::vector<int>& group_of) const {
+  const auto from = static_cast<size_t>(number), to = static_cast<size_t>(reader);
+  if (!plain_[from] || !plain_[to] || operations_[from] + operations_[to] > kMostCode / 2) return false;
+  return std::ranges::all_of(group, [&](InstructionId id) {
+    const auto& users = users_[static_cast<size_t>(id)];
+    const bool inside = std::ranges::all_of(
+        users, [&](const auto& use) { return group_of[static_cast<size_t>(use.second)] == number; });
+    if (inside && !users.empty()) return true;
+    return may_follow_[static_cast<size_t>(id)] && std::ranges::all_of(users, [&](const auto& use) {
+             const int of_user = group_of[static_cast<size_t>(use.second)];
+             return of_user == number || of_user == reader;
+           });
+  });
+}
+
+void Followers::join(int from, int to) {
+  const auto i = static_cast<size_t>(from), k = static_cast<size_t>(to);
+  plain_[k] = plain_[k] && plain_[i];
+  operations_[k] += operations_[i];
+}
+
+}  // namespace strata::emitters
