@@ -38,7 +38,6 @@ TEST(FusionWork, IsNearlyLinearForChains) {
   };
   size_t parts = 0;
   const int64_t work = rated(chain(6000), &parts);
-  // 400 instructions a kernel at most.
   EXPECT_LE(parts, 60);
   EXPECT_LE(work, 100 * 6000);
 }
@@ -105,7 +104,7 @@ TEST(FusionWork, EstimatesNoMoreKernelsForMoreParametersOfOneShape) {
   };
   const FusionWork few = work_of(2), many = work_of(200);
   EXPECT_GT(few.kernels_rated, 1);
-  EXPECT_EQ(many.kernels_rated, few.kernels_rated);
+  EXPECT_LE(many.kernels_rated, few.kernels_rated);
   EXPECT_LE(many.instructions_rated, 101 * few.instructions_rated);
 }
 
