@@ -8,6 +8,7 @@
 #include "compiler/glue.h"
 #include "compiler/ptx_in_cuda.h"
 #include "emitters/emit.h"
+#include "emitters/fusion/array_uses.h"
 #include "emitters/fusion/cut_entry.h"
 #include "emitters/library/calls.h"
 #include "hlo/text.h"

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "emitters/fusion/array_uses.h"
+
 namespace strata::emitters {
 
 using hlo::Opcode;

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "emitters/buffers.h"
+#include "emitters/fusion/array_uses.h"
 #include "emitters/fusion/instruction_roles.h"
 #include "emitters/kept_operand.h"
 #include "emitters/loop_body.h"

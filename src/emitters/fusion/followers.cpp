@@ -1,6 +1,7 @@
 #include "emitters/fusion/followers.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "hlo/element_work.h"
 
@@ -17,11 +18,11 @@ bool is_elementwise_array(const Instruction& it) {
 
 }  // namespace
 
-Followers::Followers(const hlo::Computation& computation, const Users& users, const std::vector<bool>& is_result,
-                     const std::vector<Group>& groups)
-    : computation_(computation), users_(users) {
+Followers::Followers(const hlo::Computation& computation, const ArrayUses& uses, const std::vector<Group>& groups)
+    : computation_(computation), uses_(uses) {
   for (size_t i = 0; i < computation.instructions.size(); ++i) {
-    const Instruction& it = computation.instructions[i];
+    const auto id = static_cast<InstructionId>(i);
+    const Instruction& it = computation[id];
     // Of what is narrower than its readers' results, fewer bytes are stored if they stay apart.
     const auto reads_in_place = [&](const std::pair<ArrayValue, InstructionId>& use) {
       const Instruction& user = computation[use.second];
@@ -30,8 +31,10 @@ Followers::Followers(const hlo::Computation& computation, const Users& users, co
              hlo::byte_width(user.shape.type) <= hlo::byte_width(it.shape.type);
     };
     const bool may = is_elementwise_array(it) || it.opcode == Opcode::Broadcast;
-    may_follow_.push_back(may && !is_result[i] && !users[i].empty() && std::ranges::all_of(users[i], reads_in_place));
+    may_follow_.push_back(may && !uses.is_result(id) && !uses.users(id).empty() &&
+                          std::ranges::all_of(uses.users(id), reads_in_place));
   }
+  leave_short_runs();
   for (const Group& group : groups) {
     const InstructionId id = *group.begin();
     plain_.push_back(is_elementwise_array(computation[id]) || may_follow_[static_cast<size_t>(id)]);
@@ -39,11 +42,36 @@ Followers::Followers(const hlo::Computation& computation, const Users& users, co
   }
 }
 
+/// Runs are what follow each other, with their last readers.
+void Followers::leave_short_runs() {
+  constexpr int kShort = 64;  // instructions, which are soon rated: there prices tell better what joins what first
+  std::vector<InstructionId> run(may_follow_.size());
+  std::iota(run.begin(), run.end(), 0);
+  const auto run_of = [&](InstructionId id) {
+    while (run[static_cast<size_t>(id)] != id) {
+      InstructionId& next = run[static_cast<size_t>(id)];
+      next = run[static_cast<size_t>(next)];
+      id = next;
+    }
+    return static_cast<size_t>(id);
+  };
+  const auto end = static_cast<InstructionId>(may_follow_.size());
+  for (InstructionId id = 0; id < end; ++id) {
+    if (!may_follow_[static_cast<size_t>(id)]) continue;
+    for (const auto& use : uses_.users(id)) run[run_of(id)] = static_cast<InstructionId>(run_of(use.second));
+  }
+  std::vector<int> lengths(may_follow_.size(), 0);
+  for (InstructionId id = 0; id < end; ++id) ++lengths[run_of(id)];
+  for (InstructionId id = 0; id < end; ++id) {
+    if (lengths[run_of(id)] <= kShort) may_follow_[static_cast<size_t>(id)] = false;
+  }
+}
+
 bool Followers::follows(int number, int reader, const Group& group, const std::vector<int>& group_of) const {
   const auto from = static_cast<size_t>(number), to = static_cast<size_t>(reader);
   if (!plain_[from] || !plain_[to] || operations_[from] + operations_[to] > kMostCode / 2) return false;
   return std::ranges::all_of(group, [&](InstructionId id) {
-    const auto& users = users_[static_cast<size_t>(id)];
+    const auto& users = uses_.users(id);
     const bool inside = std::ranges::all_of(
         users, [&](const auto& use) { return group_of[static_cast<size_t>(use.second)] == number; });
     if (inside && !users.empty()) return true;

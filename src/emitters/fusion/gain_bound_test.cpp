@@ -7,6 +7,7 @@
 #include <cmath>
 #include <iterator>
 
+#include "emitters/fusion/array_uses.h"
 #include "emitters/fusion/instruction_roles.h"
 #include "emitters/fusion/part_builder.h"
 #include "hlo/random_fusion.h"

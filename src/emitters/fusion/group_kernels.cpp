@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "emitters/fusion/array_uses.h"
 #include "emitters/fusion/instruction_roles.h"
 #include "emitters/fusion/part_builder.h"
 #include "hlo/scan_window.h"

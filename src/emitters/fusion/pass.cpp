@@ -7,6 +7,7 @@
 #include <set>
 
 #include "emitters/elemental/known_functions.h"
+#include "emitters/fusion/array_uses.h"
 #include "emitters/fusion/expected_gains.h"
 #include "emitters/fusion/followers.h"
 #include "emitters/fusion/gain_bound.h"
@@ -16,7 +17,6 @@
 #include "emitters/fusion/group_pair.h"
 #include "emitters/fusion/instruction_roles.h"
 #include "emitters/fusion/part_builder.h"
-#include "hlo/source_of.h"
 
 namespace strata::emitters {
 namespace {
@@ -25,14 +25,6 @@ using hlo::Computation;
 using hlo::Instruction;
 using hlo::InstructionId;
 using hlo::Opcode;
-
-/// The arrays of a value of any shape: through tuples.
-void collect_arrays(const Computation& computation, InstructionId id, std::vector<ArrayValue>& arrays) {
-  const int64_t leaves = hlo::leaf_count(computation[id].shape);
-  for (int64_t leaf = 0; leaf < leaves; ++leaf) {
-    if (const auto value = resolve(computation, id, static_cast<int>(leaf))) arrays.push_back(*value);
-  }
-}
 
 /// Joins groups.
 class Fuser {
@@ -87,7 +79,7 @@ class Fuser {
     // What a library gives of several arrays is no kernel.
     const hlo::Instruction& first = computation_[*group.begin()];
     if (first.opcode == Opcode::Call && first.shape.is_tuple()) return {};
-    const std::vector<ArrayValue> outputs = outputs_of(group);
+    const std::vector<ArrayValue> outputs = uses_->outputs_of(group);
     const bool in_place = updates_in_place(group, outputs);
     return ratings_.of_group(kernels_->describe(group, outputs, in_place), [&] {
       const PricedKernel* kernel = in_place ? nullptr : kernels_->kernel_of(group, outputs);
@@ -114,7 +106,7 @@ class Fuser {
   }
 
   ProgramPart part(const Group& group) const {
-    ProgramPart result = build_part(module_, everywhere_, group, outputs_of(group));
+    ProgramPart result = build_part(module_, everywhere_, group, uses_->outputs_of(group));
     result.instructions.assign(group.begin(), group.end());
     result.interpreted = group.size() == 1 && is_interpreted(computation_[*group.begin()]);
     return result;
@@ -126,7 +118,7 @@ class Fuser {
     if (parameters_ == Parameters::Kept || it.opcode != Opcode::DynamicUpdateSlice) return std::nullopt;
     const auto value = resolve(computation_, it.operands[0]);
     const bool may = value && computation_[value->instruction].opcode == Opcode::Parameter &&
-                     std::find(results_.begin(), results_.end(), *value) == results_.end();
+                     std::find(uses_->results().begin(), uses_->results().end(), *value) == uses_->results().end();
     return may ? value : std::nullopt;
   }
 
@@ -136,7 +128,7 @@ class Fuser {
     const auto update =
         std::find_if(joined.begin(), joined.end(), [&](InstructionId id) { return overwritten_by(id).has_value(); });
     if (update == joined.end()) return false;
-    const std::vector<ArrayValue> outputs = outputs_of(joined);
+    const std::vector<ArrayValue> outputs = uses_->outputs_of(joined);
     return outputs != std::vector{ArrayValue{*update}} && !updates_in_place(joined, outputs);
   }
 
@@ -152,11 +144,11 @@ class Fuser {
       ++updates;
       const Instruction& it = computation_[id];
       const int64_t of_update = computation_.operand_shape(it, 1).element_count();
-      const auto& users = users_[static_cast<size_t>(value->instruction)];
+      const auto& users = uses_->users(value->instruction);
       const auto readers =
           std::count_if(users.begin(), users.end(), [&](const auto& use) { return use.first == *value; });
       const bool is_output = std::find(outputs.begin(), outputs.end(), ArrayValue{id}) != outputs.end();
-      const bool is_read = std::any_of(users_[static_cast<size_t>(id)].begin(), users_[static_cast<size_t>(id)].end(),
+      const bool is_read = std::any_of(uses_->users(id).begin(), uses_->users(id).end(),
                                        [&](const auto& use) { return group.contains(use.second); });
       if (readers != 1 || !is_output || is_read || of_update != elements.value_or(of_update)) return false;
       elements = of_update;
@@ -168,7 +160,8 @@ class Fuser {
     });
   }
 
-  void find_uses() {
+  /// Finds who reads what, and which instructions are in no group or in all.
+  std::vector<bool> find_uses() {
     known_ = known_values(computation_);
     const std::vector<bool> reshaped = free_reshapes(computation_);
     everywhere_ = known_;
@@ -177,44 +170,28 @@ class Fuser {
     }
     used_ = used_values(computation_);
     kernels_.emplace(module_, used_, everywhere_, ratings_);
-    users_.resize(computation_.instructions.size());
-    reads_.resize(computation_.instructions.size());
-    for (size_t i = 0; i < computation_.instructions.size(); ++i) {
-      const auto user = static_cast<InstructionId>(i);
-      if (transparent(user)) continue;
-      // Through what is in every group.
-      for (InstructionId operand : computation_[user].operands) {
-        while (reshaped[static_cast<size_t>(operand)]) operand = computation_[operand].operands[0];
-        collect_arrays(computation_, operand, reads_[i]);
-      }
-      for (const ArrayValue& value : reads_[i]) users_[static_cast<size_t>(value.instruction)].push_back({value, user});
+    std::vector<bool> transparent = everywhere_;
+    for (size_t i = 0; i < transparent.size(); ++i) {
+      if (!used_[i] || computation_.instructions[i].opcode == Opcode::Parameter) transparent[i] = true;
     }
-    collect_arrays(computation_, computation_.root, results_);
-    is_result_.assign(computation_.instructions.size(), false);
-    for (const ArrayValue& result : results_) is_result_[static_cast<size_t>(result.instruction)] = true;
-  }
-
-  bool transparent(InstructionId id) const {
-    return !used_[static_cast<size_t>(id)] || computation_[id].opcode == Opcode::Parameter ||
-           everywhere_[static_cast<size_t>(id)];
+    uses_.emplace(computation_, transparent, reshaped);
+    return transparent;
   }
 
   void make_groups() {
-    find_uses();
+    const std::vector<bool> transparent = find_uses();
     group_of_.assign(computation_.instructions.size(), -1);
-    marks_.assign(computation_.instructions.size(), 0);
     for (size_t i = 0; i < computation_.instructions.size(); ++i) {
-      const auto id = static_cast<InstructionId>(i);
-      if (transparent(id)) continue;
+      if (transparent[i]) continue;
       group_of_[i] = static_cast<int>(groups_.size());
-      groups_.emplace_back(id);
+      groups_.emplace_back(static_cast<InstructionId>(i));
     }
     // What is in every group has none of its own, but where it is a result.
-    for (const ArrayValue& result : results_) {
+    for (const ArrayValue& result : uses_->results()) {
       const InstructionId id = result.instruction;
       if (known_[static_cast<size_t>(id)]) groups_.emplace_back(id);
     }
-    for (const Group& group : groups_) inputs_.push_back(inputs_of(group));
+    for (const Group& group : groups_) inputs_.push_back(uses_->inputs_of(group));
     const std::vector<int> long_ones = long_reductions(computation_);
     const std::vector<unsigned> traits = instruction_traits(computation_);
     for (const Group& group : groups_) {
@@ -225,7 +202,7 @@ class Fuser {
     visited_.assign(groups_.size(), 0);
     order_ = GroupOrder(groups_.size());
     if (most_instructions_ > 1 && computation_.instructions.size() > kFewInstructions) {
-      followers_.emplace(computation_, users_, is_result_, groups_);
+      followers_.emplace(computation_, *uses_, groups_);
       for (size_t i = groups_.size(); i-- > 0;) take_in_followers(static_cast<int>(i));
     }
     for (const Group& group : groups_) times_.push_back(group.empty() ? KernelTime{} : time_of(group));
@@ -247,49 +224,6 @@ class Fuser {
   }
 
   int version(int group) const { return versions_[static_cast<size_t>(group)]; }
-
-  std::vector<ArrayValue> outputs_of(const Group& group) const {
-    mark(group);
-    std::vector<ArrayValue> outputs;
-    for (const InstructionId id : group) {
-      const auto& users = users_[static_cast<size_t>(id)];
-      const bool one_value = !computation_[id].shape.is_tuple();
-      bool is_output = false;
-      for (const auto& [value, user] : users) {
-        if (is_marked(user)) continue;
-        is_output = true;
-        outputs.push_back(value);
-        if (one_value) break;
-      }
-      if (is_result_[static_cast<size_t>(id)]) {
-        if (one_value && !is_output) outputs.push_back({id, 0});
-        for (const ArrayValue& result : one_value ? std::vector<ArrayValue>() : results_) {
-          if (result.instruction == id) outputs.push_back(result);
-        }
-      }
-      // What nothing uses still runs where it is the only thing to run.
-      if (outputs.empty() && users.empty()) outputs.push_back({id, 0});
-    }
-    return distinct(std::move(outputs));
-  }
-
-  /// The arrays of others, and of parameters, that a group reads, in order.
-  std::vector<ArrayValue> inputs_of(const Group& group) const {
-    mark(group);
-    std::vector<ArrayValue> inputs;
-    for (const InstructionId id : group) {
-      for (const ArrayValue& value : reads_[static_cast<size_t>(id)]) {
-        if (!is_marked(value.instruction)) inputs.push_back(value);
-      }
-    }
-    return distinct(std::move(inputs));
-  }
-
-  void mark(const Group& group) const {
-    ++mark_;
-    for (const InstructionId id : group) marks_[static_cast<size_t>(id)] = mark_;
-  }
-  bool is_marked(InstructionId id) const { return marks_[static_cast<size_t>(id)] == mark_; }
 
   /// Groups that compute what this one reads.
   std::vector<int> producers(int group) const {
@@ -331,7 +265,7 @@ class Fuser {
     if (!std::all_of(producer.begin(), producer.end(),
                      [&](InstructionId id) { return keeps_places(computation_[id]); }))
       return false;
-    return outputs_of(Group(producer, sort)) == outputs_of(sort);
+    return uses_->outputs_of(Group(producer, sort)) == uses_->outputs_of(sort);
   }
 
   bool may_join(const Group& producer, const Group& consumer) const {
@@ -363,14 +297,14 @@ class Fuser {
       }
     }
     if (!into_scatter) return true;
-    return outputs_of(Group(producer, consumer)).size() == outputs_of(consumer).size();
+    return uses_->outputs_of(Group(producer, consumer)).size() == uses_->outputs_of(consumer).size();
   }
 
   /// Of an array that very many read, only readers that stand near each other are thought of.
   template <class Consider>
   void readers_near(const ArrayValue& value, InstructionId reader, const Consider& consider) const {
     constexpr std::ptrdiff_t kVeryMany = 256;
-    const auto& users = users_[static_cast<size_t>(value.instruction)];
+    const auto& users = uses_->users(value.instruction);
     const std::ptrdiff_t near = std::ssize(users) > kVeryMany ? 4 : kVeryMany;
     const auto at = std::partition_point(users.begin(), users.end(), [&](const auto& u) { return u.second < reader; });
     const auto begin = at - std::min(at - users.begin(), near);
@@ -385,7 +319,7 @@ class Fuser {
   std::vector<int> siblings(int group) const {
     std::vector<int> found;
     for (const InstructionId id : groups_[static_cast<size_t>(group)]) {
-      for (const ArrayValue& value : reads_[static_cast<size_t>(id)]) {
+      for (const ArrayValue& value : uses_->reads(id)) {
         readers_near(value, id, [&](int other) {
           if (other >= 0 && other != group) found.push_back(other);
         });
@@ -408,7 +342,7 @@ class Fuser {
       const auto add = [&](int other) {
         if (other >= 0 && other != group) found.push_back(other);
       };
-      for (const auto& [value, user] : users_[static_cast<size_t>(id)]) {
+      for (const auto& [value, user] : uses_->users(id)) {
         readers_near(value, user, add);
         if (!computation_[id].shape.is_tuple()) break;
       }
@@ -502,13 +436,13 @@ class Fuser {
 
   /// Whether an array is a result, or others than these groups read it.
   bool is_needed_beside(const ArrayValue& value, int one, int other) const {
-    const auto& users = users_[static_cast<size_t>(value.instruction)];
+    const auto& users = uses_->users(value.instruction);
     const bool is_read = std::any_of(users.begin(), users.end(), [&](const auto& use) {
       const int reader = group_of_[static_cast<size_t>(use.second)];
       return use.first == value && reader != one && reader != other;
     });
-    return is_read || (is_result_[static_cast<size_t>(value.instruction)] &&
-                       std::find(results_.begin(), results_.end(), value) != results_.end());
+    return is_read || (uses_->is_result(value.instruction) &&
+                       std::find(uses_->results().begin(), uses_->results().end(), value) != uses_->results().end());
   }
 
   /// Whether two groups have long reductions that no emitter computes together: the time of both as one kernel is
@@ -541,7 +475,7 @@ class Fuser {
     to = Group(from, to);
     from.clear();
     if (followers_) followers_->join(producer, consumer);
-    inputs_[static_cast<size_t>(consumer)] = inputs_of(to);
+    inputs_[static_cast<size_t>(consumer)] = uses_->inputs_of(to);
     inputs_[static_cast<size_t>(producer)].clear();
     traits_[static_cast<size_t>(consumer)] |= traits_[static_cast<size_t>(producer)];
     int& reduction = reductions_[static_cast<size_t>(consumer)];
@@ -588,15 +522,12 @@ class Fuser {
   const size_t most_instructions_;
   const Ties ties_;
   std::vector<bool> known_, everywhere_;
+  std::optional<ArrayUses> uses_;
   std::optional<GroupKernels> kernels_;
-  std::optional<Followers> followers_;          ///< of large modules
-  ExpectedGains expected_;                      ///< used in these
-  int grown_ = -1, taken_ = -1;                 ///< the group that grew last, and by which one
-  std::vector<std::vector<ArrayValue>> reads_;  ///< of each instruction that is in a group
-  std::vector<std::vector<std::pair<ArrayValue, InstructionId>>> users_;
-  std::vector<ArrayValue> results_;
-  std::vector<bool> is_result_;
-  std::vector<bool> used_;  ///< by the root; not what stood for a function that is known
+  std::optional<Followers> followers_;  ///< of large modules
+  ExpectedGains expected_;              ///< used in these
+  int grown_ = -1, taken_ = -1;         ///< the group that grew last, and by which one
+  std::vector<bool> used_;              ///< by the root; not what stood for a function that is known
   std::vector<Group> groups_;
   std::vector<int> group_of_;
   std::vector<KernelTime> times_;
@@ -606,19 +537,11 @@ class Fuser {
   std::vector<int> versions_;                    ///< how often a group has changed
   std::priority_queue<GroupPair> pairs_;         ///< that save time, with the versions that they were rated at
   GroupOrder order_;
-  mutable int mark_ = 0, visit_ = 0;
-  mutable std::vector<int> marks_;    ///< of each instruction: the last mark of a group that has it
+  mutable int visit_ = 0;
   mutable std::vector<int> visited_;  ///< of each group: the last visit of has_detour
 };
 
 }  // namespace
-
-std::optional<ArrayValue> resolve(const Computation& computation, InstructionId id, int leaf) {
-  if (leaf >= hlo::leaf_count(computation[id].shape)) return std::nullopt;
-  const auto [source, number] = hlo::source_of(computation, id, leaf);
-  if (!hlo::leaf_of(computation[source].shape, number).is_array()) return std::nullopt;
-  return ArrayValue{source, static_cast<int>(number)};
-}
 
 std::vector<ProgramPart> fuse(const hlo::Module& module, Ratings& ratings, Parameters parameters, FusionWork* work,
                               size_t most_instructions, Ties ties) {

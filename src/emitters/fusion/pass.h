@@ -54,15 +54,11 @@ KernelWork kernel_work(const hlo::Module& module, const Target& target);
 /// operations over the rate of arithmetic (of as many multiprocessors as have blocks), or those of the longest thread
 /// over the rate of one thread, or its atomic updates, whichever is most; and the launch. Infinite where long
 /// reductions are computed again, which emitters refuse, or by single threads: the reduction emitter takes them with
-/// fewer operators around them, or with none. Infinite too where so much code stands there again that warps wait for
-/// instructions.
+/// fewer operators around them, or with none. Infinite too where there is so much code, or so much of it again, that
+/// warps wait for instructions.
 double estimated_microseconds(const hlo::Module& module, const Target& target);
 /// The same with what it is made of.
 KernelTime kernel_time(const hlo::Module& module, const Target& target);
-
-/// The array that a leaf of an instruction's value is: through get-tuple-element and tuple. Nothing for tokens, and
-/// where there is no such leaf.
-std::optional<ArrayValue> resolve(const hlo::Computation& computation, hlo::InstructionId id, int leaf = 0);
 
 /// Whether what a parameter holds is still needed after the program: of a loop's body it is not, once nothing reads it.
 enum class Parameters { Kept, MayBeOverwritten };
