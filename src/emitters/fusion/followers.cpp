@@ -20,8 +20,10 @@ bool is_elementwise_array(const Instruction& it) {
 
 Followers::Followers(const hlo::Computation& computation, const ArrayUses& uses, const std::vector<Group>& groups)
     : computation_(computation), uses_(uses) {
-  for (size_t i = 0; i < computation.instructions.size(); ++i) {
-    const auto id = static_cast<InstructionId>(i);
+  // What is in no group, such as a constant's broadcast, follows nobody: it is at hand everywhere.
+  may_follow_.assign(computation.instructions.size(), false);
+  for (const Group& group : groups) {
+    const InstructionId id = *group.begin();
     const Instruction& it = computation[id];
     // Of what is narrower than its readers' results, fewer bytes are stored if they stay apart.
     const auto reads_in_place = [&](const std::pair<ArrayValue, InstructionId>& use) {
@@ -31,8 +33,8 @@ Followers::Followers(const hlo::Computation& computation, const ArrayUses& uses,
              hlo::byte_width(user.shape.type) <= hlo::byte_width(it.shape.type);
     };
     const bool may = is_elementwise_array(it) || it.opcode == Opcode::Broadcast;
-    may_follow_.push_back(may && !uses.is_result(id) && !uses.users(id).empty() &&
-                          std::ranges::all_of(uses.users(id), reads_in_place));
+    may_follow_[static_cast<size_t>(id)] =
+        may && !uses.is_result(id) && !uses.users(id).empty() && std::ranges::all_of(uses.users(id), reads_in_place);
   }
   leave_short_runs();
   for (const Group& group : groups) {

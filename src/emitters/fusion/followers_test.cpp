@@ -20,7 +20,9 @@ int followers_of(const std::string& text) {
   std::vector<int> group_of(count, -1);
   std::vector<Group> groups;
   for (size_t i = 0; i < count; ++i) {
-    transparent[i] = entry.instructions[i].opcode == Opcode::Parameter || entry.instructions[i].opcode == Opcode::Tuple;
+    const Opcode opcode = entry.instructions[i].opcode;
+    transparent[i] = opcode == Opcode::Parameter || opcode == Opcode::Tuple || opcode == Opcode::Constant ||
+                     opcode == Opcode::Broadcast;  // here of constants
     if (transparent[i]) continue;
     group_of[i] = static_cast<int>(groups.size());
     groups.emplace_back(static_cast<hlo::InstructionId>(i));
@@ -56,6 +58,16 @@ TEST(Followers, AreOperatorsOfLongRuns) {
   // Many short runs are no long one.
   EXPECT_EQ(followers_of(head + chain(60, "a") + chain(64, "b") + tail), 0);
   EXPECT_EQ(followers_of(head + chain(60, "a") + chain(65, "b") + tail), 64);
+}
+
+/// What all kernels have at hand connects no runs.
+TEST(Followers, AreNoRunByAConstant) {
+  const std::string head =
+      "ENTRY e {\n  p = f32[100] parameter(0)\n  one = f32[] constant(1)\n"
+      "  c = f32[100] broadcast(one), dimensions={}\n";
+  const std::string tail = "  ROOT t = tuple(ra, rb)\n}\n", sum = "f32[100] add({}, c)";
+  EXPECT_EQ(followers_of(head + chain(60, "a", sum) + chain(60, "b", sum) + tail), 0);
+  EXPECT_EQ(followers_of(head + chain(70, "a", sum) + chain(60, "b", sum) + tail), 70);
 }
 
 TEST(Followers, KeepNarrowResultsNarrow) {
