@@ -4,11 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <bit>
 #include <charconv>
 #include <cmath>
 #include <numeric>
 #include <optional>
+#include <set>
 
 #include "hlo/replace_instructions.h"
 #include "hlo/text.h"
@@ -22,14 +22,20 @@ bool contains(const Dimensions& list, int64_t value) { return std::ranges::find(
 
 std::string list(const Dimensions& dims) { return fmt::format("{{{}}}", fmt::join(dims, ",")); }
 
-/// Rows of a block that a kernel which reads each weight once multiplies: of 16-bit floats (the emitters'
-/// kMostRowsOfBatches), and of other types (kMostRows).
-constexpr int64_t kRowsOfHalves = 32, kRowsOfOthers = 16;
-/// As many as one matrix instruction has.
-constexpr int64_t kFewestRows = 8;
-/// Rows that are multiplied by a matrix while a copy of it is made: 6 bytes a weight of 16 bits at 4.4 TB/s are 1.4 ps,
-/// in which an H200 multiplies 400 rows at 600 TFLOP/s; 12 bytes of 32 bits are 2.7 ps, 65 rows at 48 TFLOP/s.
-constexpr int64_t kRowsInTimeOfCopyOfHalves = 400, kRowsInTimeOfCopyOfOthers = 65;
+/// Picoseconds for a weight of an H200, by the bytes that are moved at 4.4 TB/s and the rate of multiply-adds.
+struct Costs {
+  double weight;         ///< to read it
+  double row_by_kernel;  ///< to multiply a row by it in a kernel that reads each weight once
+  double copy;           ///< to write a copy of it, for a library, which reads it again
+  double row_by_library;
+};
+/// Of 16-bit floats: products of 8 to 64 rows were measured (2026-11-29), and 600 TFLOP/s of the library.
+constexpr Costs kHalves{0.46, 0.009, 1.4, 0.0033};
+/// Of f32, without tensor cores.
+constexpr Costs kOthers{0.91, 0.07, 2.7, 0.04};
+/// Rows that the kernel takes: of 16-bit floats in a batch whose weights are computed, and of other types. As few as
+/// one matrix instruction has.
+constexpr int64_t kMostRowsOfHalves = 32, kMostRowsOfOthers = 16, kFewestRows = 8;
 
 /// "{0,1}", or nothing where it is no list of numbers.
 std::optional<Dimensions> numbers(std::string_view text) {
@@ -94,20 +100,24 @@ class Expansion {
   std::string text() {
     for (const auto& [shape, number] : {std::pair(&lhs_, 0), std::pair(&rhs_, 1), std::pair(&sizes_, 2)})
       add(fmt::format("p{}", number), to_string(*shape), fmt::format("parameter({})", number));
-    if (has_blocks()) {
-      in_blocks();
-      return module_text("s32");
-    }
-    in_masks();
-    return module_text(name(sizes_.type));
+    add_sizes();
+    has_blocks() ? in_blocks() : in_masks();
+    return fmt::format(
+        "HloModule m\nplus {{\n  a = s32[] parameter(0)\n  b = s32[] parameter(1)\n  ROOT r = s32[] add(a, b)\n}}\n"
+        "ENTRY ragged_dot {{\n{}}}\n",
+        body_);
   }
 
  private:
-  std::string module_text(std::string_view type) const {
-    return fmt::format(
-        "HloModule m\nplus {{\n  a = {0}[] parameter(0)\n  b = {0}[] parameter(1)\n  ROOT r = {0}[] add(a, b)\n}}\n"
-        "ENTRY ragged_dot {{\n{1}}}\n",
-        type, body_);
+  /// The sizes as s32, none of which is more than there are elements, so that their sums are places.
+  void add_sizes() {
+    const int64_t length = lhs_.dim(a_.ragged[0]), width = bit_width(sizes_.type) - (is_signed(sizes_.type) ? 1 : 0);
+    const int64_t most = width < 63 ? std::min(length, (int64_t{1} << width) - 1) : length;
+    const std::string scalar = to_string(array_shape(sizes_.type, {}));
+    add("least", scalar, "constant(0)");
+    add("most", scalar, fmt::format("constant({})", most));
+    add("within_length", to_string(array_shape(sizes_.type, sizes_.dims)), "clamp(least, p2, most)");
+    add("sizes", to_string(array_shape(ElementType::S32, sizes_.dims)), "convert(within_length)");
   }
 
   void in_masks() {
@@ -167,6 +177,26 @@ class Expansion {
     if (a_.lhs_batch.size() != a_.rhs_batch.size() || a_.lhs_contracting.size() != a_.rhs_contracting.size() ||
         a_.lhs_contracting.empty())
       return invalid("ragged-dot has other batch or contracting dimensions on the left than on the right");
+    const auto are_distinct = [](std::initializer_list<const Dimensions*> lists) {
+      std::set<int64_t> seen;
+      for (const Dimensions* list : lists) {
+        for (const int64_t d : *list) {
+          if (!seen.insert(d).second) return false;
+        }
+      }
+      return true;
+    };
+    if (!are_distinct({&a_.lhs_batch, &a_.lhs_contracting}) ||
+        !are_distinct({&a_.rhs_batch, &a_.rhs_contracting, &a_.group}))
+      return invalid("ragged-dot names a dimension twice among batch, contracting and group dimensions");
+    for (const auto& [left, right] :
+         {std::pair(&a_.lhs_batch, &a_.rhs_batch), std::pair(&a_.lhs_contracting, &a_.rhs_contracting)}) {
+      for (size_t i = 0; i < left->size(); ++i) {
+        if (lhs_.dim((*left)[i]) != rhs_.dim((*right)[i]))
+          return invalid("ragged-dot of {} and {}: dimensions {} and {} differ", to_string(lhs_), to_string(rhs_),
+                         (*left)[i], (*right)[i]);
+      }
+    }
     return {};
   }
 
@@ -192,8 +222,8 @@ class Expansion {
   }
 
   /// Just outside the terms, as they stand in most right operands, or where the groups are of terms, outside the rows.
-  /// In both products of one array, a value and the gradient of its weights, they stand after the ragged dimension if
-  /// it is the first, so that both read one masked array.
+  /// In two masked products of one array they stand after the ragged dimension if it is the first, so that both read
+  /// one masked array.
   int64_t place_of_groups() const {
     if (!of_terms()) return *std::ranges::min_element(a_.lhs_contracting);
     for (int64_t d = 0; d < lhs_.rank(); ++d) {
@@ -221,20 +251,21 @@ class Expansion {
   void mask(int64_t place) {
     const int64_t groups = sizes_.dim(0), length = lhs_.dim(a_.ragged[0]);
     const auto shape_of = [](ElementType type, const Dimensions& dims) { return to_string(array_shape(type, dims)); };
-    const std::string pairs = shape_of(sizes_.type, {groups, groups}), each = shape_of(sizes_.type, {groups});
-    add("zero", shape_of(sizes_.type, {}), "constant(0)");
+    const std::string pairs = shape_of(ElementType::S32, {groups, groups}), each = shape_of(ElementType::S32, {groups});
+    add("zero", shape_of(ElementType::S32, {}), "constant(0)");
     add("earlier", pairs, "iota(), iota_dimension=0");
     add("later", pairs, "iota(), iota_dimension=1");
     add("is_before", shape_of(ElementType::Pred, {groups, groups}), "compare(earlier, later), direction=LT");
-    add("of_earlier", pairs, "broadcast(p2), dimensions={0}");
+    add("of_earlier", pairs, "broadcast(sizes), dimensions={0}");
     add("nothing", pairs, "broadcast(zero), dimensions={}");
     add("before", pairs, "select(is_before, of_earlier, nothing)");
     add("first", each, "reduce(before, zero), dimensions={0}, to_apply=plus");
-    add("end", each, "add(first, p2)");
+    add("end", each, "add(first, sizes)");
     const Dimensions both{length, groups};
-    add("position", shape_of(sizes_.type, both), "iota(), iota_dimension=0");
+    add("position", shape_of(ElementType::S32, both), "iota(), iota_dimension=0");
     for (const auto& [name, of, direction] : {std::tuple("reached", "first", "GE"), std::tuple("left", "end", "LT")}) {
-      add(fmt::format("{}_of", name), shape_of(sizes_.type, both), fmt::format("broadcast({}), dimensions={{1}}", of));
+      add(fmt::format("{}_of", name), shape_of(ElementType::S32, both),
+          fmt::format("broadcast({}), dimensions={{1}}", of));
       add(name, shape_of(ElementType::Pred, both),
           fmt::format("compare(position, {}_of), direction={}", name, direction));
     }
@@ -258,48 +289,60 @@ class Expansion {
 
   // --- rows in blocks ---
 
-  /// Whether rows are multiplied in blocks that have a group each: all but those with a batch beside them.
+  /// Whether rows are multiplied in blocks that have a group each.
   bool has_blocks() const {
-    return !of_terms() && a_.lhs_batch.empty() && a_.rhs_batch.empty() && lhs_.element_count() > 0 &&
-           rhs_.element_count() > 0;
+    if (of_terms() || !a_.lhs_batch.empty() || !a_.rhs_batch.empty() || lhs_.element_count() == 0 ||
+        rhs_.element_count() == 0)
+      return false;
+    // Few groups, or few rows of each: all rows are multiplied by all weights in the time of reading these.
+    const double masked =
+        static_cast<double>(groups()) * (costs().weight + static_cast<double>(rows()) * costs().row_by_library);
+    return best_blocks().cost < masked;
   }
 
   int64_t rows() const { return lhs_.dim(a_.ragged[0]); }
   int64_t groups() const { return sizes_.dim(0); }
-  /// Groups that have rows, at most.
-  int64_t groups_with_rows() const { return std::min(rows(), groups()); }
 
-  /// Rows of a block, such that rows of even groups fill it, as far as a kernel that reads each weight once goes. Of
-  /// larger groups a library multiplies copies of the weights, one for each block; then blocks are as large as makes
-  /// copies and rows that are filled up cheap together: the square root of a group's rows times those in whose time
-  /// one copy is made.
-  int64_t rows_of_block() const {
+  bool are_halves() const {
     const auto is_half = [](const Shape& shape) { return is_float(shape.type) && bit_width(shape.type) == 16; };
-    const bool halves = is_half(lhs_) && is_half(rhs_);
-    const int64_t most = halves ? kRowsOfHalves : kRowsOfOthers;
-    const auto power = [](int64_t number) {
-      return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(number)));
-    };
-    const int64_t even = (rows() + groups_with_rows() - 1) / groups_with_rows();
-    if (even <= 4 * most) return std::clamp(power(even), kFewestRows, most);
-    const auto copies = static_cast<double>(halves ? kRowsInTimeOfCopyOfHalves : kRowsInTimeOfCopyOfOthers);
-    return power(std::llround(std::sqrt(copies * static_cast<double>(even))));
+    return is_half(lhs_) && is_half(rhs_);
+  }
+  const Costs& costs() const { return are_halves() ? kHalves : kOthers; }
+
+  /// As many blocks of so many rows as groups of any sizes need.
+  int64_t block_count(int64_t size) const {
+    const int64_t with_rows = std::min(rows(), groups());
+    return (rows() + with_rows * (size - 1)) / size;
   }
 
-  /// As many blocks as groups of any sizes need.
-  int64_t block_count(int64_t size) const { return (rows() + groups_with_rows() * (size - 1)) / size; }
+  struct Blocks {
+    int64_t size = 0;  ///< rows of each
+    double cost = HUGE_VAL;
+  };
+  /// The cheapest, by a kernel or by a library that multiplies copies of the weights, one for each block: large blocks
+  /// have rows that are filled up, small ones read weights more often.
+  Blocks best_blocks() const {
+    const int64_t most = are_halves() ? kMostRowsOfHalves : kMostRowsOfOthers;
+    Blocks best;
+    for (int64_t size = kFewestRows; size == kFewestRows || size < 2 * rows(); size *= 2) {
+      const double read = costs().weight + (size > most ? costs().copy : 0);
+      const double row = size > most ? costs().row_by_library : costs().row_by_kernel;
+      const double cost = static_cast<double>(block_count(size)) * (read + static_cast<double>(size) * row);
+      if (cost < best.cost) best = {size, cost};
+    }
+    return best;
+  }
 
   /// Block b has `size` rows from row b · size + shift[group of b] on, and row m stands at place m − shift[group of m]
   /// of all blocks' rows.
   void in_blocks() {
-    const int64_t size = rows_of_block(), blocks = block_count(size);
+    const int64_t size = best_blocks().size, blocks = block_count(size);
     const auto shape = [](const Dimensions& dims) { return to_string(array_shape(ElementType::S32, dims)); };
     const Dimensions each{groups()}, pairs{groups(), groups()}, of_blocks{blocks}, in_rows{rows()};
     const auto number = [&](std::string_view as, int64_t value, const Dimensions& dims) {
       add(fmt::format("{}_0", as), shape({}), fmt::format("constant({})", value));
       add(as, shape(dims), fmt::format("broadcast({}_0), dimensions={{}}", as));
     };
-    add("sizes", shape(each), sizes_.type == ElementType::S32 ? "bitcast(p2)" : "convert(p2)");
     number("size", size, each);
     number("rest", size - 1, each);
     add("filled", shape(each), "add(sizes, rest)");

@@ -19,8 +19,8 @@ int64_t ragged_terms(const Computation& computation, const Instruction& it);
 /// - a dimension of its own (rows): each row is multiplied by its group's matrix, rhs[g, …]; rows past the last group
 ///   are 0. Without a batch, rows are gathered into blocks of one group each, of a fixed number of rows, and multiplied
 ///   by gathered matrices: a `dot` with the blocks as its batch (the blocks of MegaBlocks, MLSys 2023). There are as
-///   many blocks as groups of any sizes need. With a batch, the left operand gets a dimension of groups, is 0 but in
-///   its own group's, and that is summed too.
+///   many blocks as groups of any sizes need. With a batch, and where few groups make that cheaper, the left operand
+///   gets a dimension of groups, is 0 but in its own group's, and that is summed too.
 /// - a contracting dimension: the result has a first dimension of groups, each of which sums its own terms.
 /// - a batch dimension: the groups make no difference.
 ///

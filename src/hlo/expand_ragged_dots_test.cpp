@@ -201,11 +201,68 @@ TEST(ExpandRaggedDots, ComputeRowsInBlocksOfOneGroup) {
   }
 }
 
-/// Infinite matrices of other groups are not multiplied by zeros.
+/// Sizes beyond all elements, and those whose sums their own type has not.
+TEST(ExpandRaggedDots, SizesOfEachType) {
+  const auto value_of = [](const std::string& type, const std::string& sizes, bool of_terms) {
+    const auto module = parse_module(fmt::format(
+        "HloModule m\nENTRY e {{\n  x = s32[300] iota(), iota_dimension=0\n  s = {}[3] constant({{{}}})\n"
+        "  one = s32[] constant(1)\n  l = s32[300,1] reshape(x)\n  y = s32[{}] broadcast(one), dimensions={{}}\n"
+        "  ROOT r = s32[{}] ragged-dot(l, y, s), lhs_contracting_dims={{{}}}, rhs_contracting_dims={{{}}}, "
+        "lhs_ragged_dims={{0}}{}\n}}\n",
+        type, sizes, of_terms ? "300,1" : "3,1,1", of_terms ? "3,1,1" : "300,1", of_terms ? 0 : 1, of_terms ? 0 : 1,
+        of_terms ? "" : ", rhs_group_dims={0}"));
+    EXPECT_TRUE(module) << module.error().to_string();
+    const auto value = evaluate(**module, std::vector<Literal>{});
+    EXPECT_TRUE(value) << value.error().to_string();
+    return load_all<int64_t>(*value);
+  };
+  for (const std::string type : {"u8", "s16", "s32", "s64", "u64"}) {
+    EXPECT_EQ(value_of(type, "100, 120, 60", true), (Values{4950, 19140, 14970})) << type;
+    const Values rows = value_of(type, "100, 120, 60", false);
+    EXPECT_EQ((std::vector{rows[0], rows[279], rows[280]}), (Values{0, 279, 0})) << type;
+  }
+  for (const auto& [type, far] : {std::pair("s32", "2147483647"), std::pair("u32", "4294967295"),
+                                  std::pair("s64", "4294967299"), std::pair("u64", "18446744073709551615")}) {
+    EXPECT_EQ(value_of(type, fmt::format("10, {}, 5", far), true), (Values{45, 44805, 0})) << type;
+    EXPECT_EQ(value_of(type, fmt::format("10, {}, 5", far), false)[299], 299) << type;
+  }
+}
+
+/// Blocks of few rows where groups have few; copies for a library where they have many; masks where a few groups
+/// multiply their rows in the time of reading the weights.
+TEST(ExpandRaggedDots, BlocksAreTheCheapest) {
+  const auto batch_of = [](int64_t rows, int64_t groups, const std::string& type) {
+    const auto module = parse_module(fmt::format(
+        "HloModule m\nENTRY e {{\n  x = {0}[{1},64] parameter(0)\n  y = {0}[{2},64,32] parameter(1)\n  s = s32[{2}] "
+        "parameter(2)\n  ROOT r = {0}[{1},32] ragged-dot(x, y, s), lhs_contracting_dims={{1}}, "
+        "rhs_contracting_dims={{1}}, lhs_ragged_dims={{0}}, rhs_group_dims={{0}}\n}}\n",
+        type, rows, groups));
+    EXPECT_TRUE(module) << module.error().to_string();
+    const auto made = expand_ragged_dots(**module);
+    EXPECT_TRUE(made) << made.error().to_string();
+    for (const Computation& computation : made->computations) {
+      for (const Instruction& it : computation.instructions) {
+        if (it.opcode == Opcode::Dot) return it.shape.dims;
+      }
+    }
+    return Values{};
+  };
+  EXPECT_EQ(batch_of(8, 64, "bf16"), (Values{8, 8, 32}));
+  EXPECT_EQ(batch_of(64, 64, "f32"), (Values{64, 8, 32}));
+  EXPECT_EQ(batch_of(4096, 64, "bf16"), (Values{190, 32, 32}));
+  EXPECT_GT(batch_of(65536, 8, "bf16")[1], 500);
+  EXPECT_EQ(batch_of(4096, 1, "bf16"), (Values{4096, 32}));
+  EXPECT_EQ(batch_of(64, 4, "bf16"), (Values{64, 32}));
+}
+
+/// Infinite matrices of other groups are not multiplied by zeros, in blocks.
 TEST(ExpandRaggedDots, RowsDoNotSeeOtherGroups) {
   const auto module = parse_module(
-      "HloModule m\nENTRY e {\n  x = f32[3,2] constant({{1,2},{3,4},{5,6}})\n"
-      "  y = f32[2,2,1] constant({{{1},{1}},{{inf},{nan}}})\n  s = s32[2] constant({2,0})\n"
+      "HloModule m\nENTRY e {\n  x = f32[3,2] constant({{1,2},{3,4},{5,6}})\n  one = f32[] constant(1)\n"
+      "  ones = f32[1,2,1] broadcast(one), dimensions={}\n  far = f32[] constant(inf)\n"
+      "  others = f32[40,2,1] broadcast(far), dimensions={}\n  y = f32[41,2,1] concatenate(ones, others), "
+      "dimensions={0}\n  two = s32[1] constant({2})\n  zero = s32[] constant(0)\n"
+      "  zeros = s32[40] broadcast(zero), dimensions={}\n  s = s32[41] concatenate(two, zeros), dimensions={0}\n"
       "  ROOT r = f32[3,1] ragged-dot(x, y, s), lhs_contracting_dims={1}, rhs_contracting_dims={1}, "
       "lhs_ragged_dims={0}, rhs_group_dims={0}\n}\n");
   ASSERT_TRUE(module) << module.error().to_string();
@@ -234,6 +291,11 @@ TEST(ExpandRaggedDots, SayWhatIsWrong) {
   EXPECT_THAT(error_of("[2,3]", terms + ", lhs_ragged_dims={0}, rhs_group_dims={0}", "[6,5]"),
               HasSubstr("of one dimension"));
   EXPECT_THAT(error_of("[3]", terms + ", lhs_ragged_dims={0}", "[6,5]"), HasSubstr("0 dimensions of groups"));
+  EXPECT_THAT(
+      error_of("[3]", "lhs_contracting_dims={0}, rhs_contracting_dims={1}, lhs_ragged_dims={1}, rhs_group_dims={0}",
+               "[4,5]"),
+      HasSubstr(":6:8: error: ragged-dot of f32[6,4]{1,0} and f32[3,4,5]{2,1,0}: dimensions 0 and 1 differ"));
+  EXPECT_THAT(error_of("[4]", terms + ", lhs_ragged_dims={0}, rhs_group_dims={1}", "[6,3,5]"), HasSubstr("twice"));
   EXPECT_THAT(error_of("[3]", terms + ", lhs_ragged_dims={7}, rhs_group_dims={0}", "[6,5]"), HasSubstr("not there"));
   EXPECT_THAT(error_of("[3]", "lhs_contracting_dims={1}, lhs_ragged_dims={0}, rhs_group_dims={0}", "[6,5]"),
               HasSubstr("on the left than on the right"));

@@ -6,7 +6,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed: its front e
 
 import torch.nn.functional as F  # noqa: E402
 from rounds import in_rounds  # noqa: E402
-from torch_helpers import array, check, compiled  # noqa: E402
+from torch_helpers import array, check, compiled, lowered  # noqa: E402
 
 from strata.torch_backend.lowering import Lowering  # noqa: E402
 
@@ -382,18 +382,25 @@ def test_windows_of_any_number():
     check(lambda x, i: (x.gather(0, i), x.gather(1, i[:, :0])), array(4, 3), torch.zeros(0, 3, dtype=torch.int64))
 
 
-@pytest.mark.parametrize("ends", [[3, 3, 24], [0, 16, 24], [24, 24, 24]])
+@pytest.mark.parametrize("ends", [[3, 3, 24], [0, 16, 24], [24, 24, 24], [3, 9, 16]])
 def test_grouped_products(ends, monkeypatch):
     """By the rule for GPUs, whose modules run on the host here; on a processor torch's own products are faster."""
     def grouped(x, w, ends):
-        return torch.nn.functional.grouped_mm(x, w, offs=ends)
+        rows = torch.arange(x.shape[0]) < ends[-1]  # torch leaves rows after the last group as they are in memory
+        return torch.where(rows[:, None], torch.nn.functional.grouped_mm(x, w, offs=ends), 0)
 
+    in_torch = ["aten._grouped_mm.default"]
     ends = torch.tensor(ends, dtype=torch.int32)
     x, w = array(24, 16).bfloat16(), array(3, 16, 32).bfloat16()
-    check(grouped, x, w, ends, fallbacks=["aten._grouped_mm.default"])
+    check(grouped, x, w, ends, fallbacks=in_torch)
     monkeypatch.setattr(Lowering, "on_gpu", True)
     check(grouped, x, w, ends)
     check(grouped, x, w.transpose(1, 2).contiguous().transpose(1, 2), ends)
-    check(grouped, array(3, 8, 16).bfloat16(), array(16, 24).bfloat16(), ends)
-    check(grouped, x.t(), array(24, 8).bfloat16(), ends)
     check(torch.nn.functional.grouped_mm, array(3, 8, 16).bfloat16(), w)
+    found = lowered(lambda x, w, ends: torch.nn.functional.grouped_mm(x, w, offs=ends), x, w, ends)
+    assert not found[int(ends[-1]):].any()
+    # More rows than the kernel multiplies while it reads the weights, and groups of terms, which gradients have.
+    check(grouped, array(32, 16).bfloat16(), w, ends, fallbacks=in_torch)
+    terms = torch.tensor([8, 8, 24], dtype=torch.int32)
+    check(lambda x, y, ends: torch.nn.functional.grouped_mm(x, y, offs=ends), x.t(), array(24, 8).bfloat16(), terms,
+          fallbacks=in_torch)

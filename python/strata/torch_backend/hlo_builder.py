@@ -269,16 +269,14 @@ class HloBuilder:
         attributes += [f"rhs_contracting_dims={braces(contract[1])}"]
         return self.op("dot", [x, y], dtype, shape, *attributes)
 
-    def ragged_dot(self, x: Value, y: Value, sizes: Value, contract: tuple, *, ragged: int, group: int | None,
+    def ragged_dot(self, x: Value, y: Value, sizes: Value, contract: tuple, *, ragged: int, group: int,
                    dtype: str) -> Value:
-        """Products of groups, of sizes[g] elements each, of x's dimension `ragged`: of its rows with y's slices along
-        `group`, or without that of the terms, where the result has the groups first."""
-        shape = [] if group is not None else [sizes.shape[0]]
-        shape += [n for d, n in enumerate(x.shape) if d not in contract[0]]
+        """Products of groups of sizes[g] rows of x, along its dimension `ragged`, with y's slices along `group`."""
+        shape = [n for d, n in enumerate(x.shape) if d not in contract[0]]
         shape += [n for d, n in enumerate(y.shape) if d not in (*contract[1], group)]
         return self.op("ragged-dot", [x, y, sizes], dtype, shape, f"lhs_contracting_dims={braces(contract[0])}",
                        f"rhs_contracting_dims={braces(contract[1])}", f"lhs_ragged_dims={braces([ragged])}",
-                       f"rhs_group_dims={braces([group])}" if group is not None else "")
+                       f"rhs_group_dims={braces([group])}")
 
     def convolution(self, x: Value, w: Value, window: Window, labels: str, shape: Sequence[int], *,
                     feature_groups: int = 1, batch_groups: int = 1, tf32: bool = False) -> Value:

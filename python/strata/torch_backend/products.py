@@ -8,6 +8,9 @@ from .precision import is_rounded, rounds_convolutions
 from .registry import Unsupported, lowers, require_one_type
 from .types import wide
 
+# Rows of a group, in the mean, up to which a kernel that reads each weight once multiplies them while it waits for these.
+MOST_ROWS_OF_GROUP = 8
+
 
 def _product(c: Lowering, x: Value, y: Value, dtype: str) -> Value:
     """x @ y of matrices, or of batches of them, with the result in dtype."""
@@ -176,8 +179,9 @@ def scaled_mm(c, *_, **__):
 
 @lowers("aten._grouped_mm.default")
 def grouped_mm(c, x, y, offs=None, bias=None, out_dtype=None):
-    """Products of groups, whose ends offs has: of rows of x, of columns of y, or of the terms of both. The rows and
-    columns after the last group are zeros, where torch leaves them as they are in memory."""
+    """Products of groups of rows of x, whose ends offs has, where groups have few rows: those of a step of decoding.
+    Rows after the last group are zeros, where torch leaves them as they are in memory. torch's own kernel is faster
+    for many rows (measured: docs/benchmarks-models.md), and multiplies groups of columns and of terms, too."""
     if not c.on_gpu:
         raise Unsupported("on a processor grouped products are left to torch")
     if offs is None:
@@ -185,13 +189,9 @@ def grouped_mm(c, x, y, offs=None, bias=None, out_dtype=None):
     else:
         ends = c.cast(offs, "s32")
         groups = ends.shape[0]
+        if not (x.rank == 2 and y.rank == 3 and x.shape[0] <= MOST_ROWS_OF_GROUP * groups):
+            raise Unsupported(f"grouped products are compiled where groups of rows have {MOST_ROWS_OF_GROUP} or fewer "
+                              "in the mean; others are left to torch's own kernels")
         before = c.b.pad(c.b.slice(ends, [0], [groups - 1]), c.b.constant(0, "s32"), [(1, 0, 0)])
-        sizes = c.sub(ends, before)
-        if x.rank == 2 and y.rank == 3:
-            product = c.b.ragged_dot(x, y, sizes, ((1,), (1,)), ragged=0, group=0, dtype=c.dtype)
-        elif x.rank == 3 and y.rank == 2:
-            turned = c.b.ragged_dot(y, x, sizes, ((0,), (2,)), ragged=1, group=0, dtype=c.dtype)
-            product = c.b.transpose(turned, [1, 0])
-        else:
-            product = c.b.ragged_dot(x, y, sizes, ((1,), (0,)), ragged=1, group=None, dtype=c.dtype)
+        product = c.b.ragged_dot(x, y, c.sub(ends, before), ((1,), (1,)), ragged=0, group=0, dtype=c.dtype)
     return product if bias is None else c.cast(c.add(product, bias), c.dtype)
