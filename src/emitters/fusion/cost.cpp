@@ -108,8 +108,8 @@ double bytes_beside_rows(const hlo::Computation& computation, const std::vector<
   return sum;
 }
 
-/// What caches could serve beside what a product's blocks read of them, while these are too few for that: one block
-/// reads all rows at its terms and the weights of its columns, at the rate of a multiprocessor. Only of matrix
+/// What caches could serve beside what they do while a product's blocks wait: one block reads the weights of its
+/// columns at the rate of a multiprocessor, and then the lines of the rows that its lanes read together. Only of matrix
 /// instructions, whose rows are many beside a block's columns.
 double bytes_of_idle_caches(const hlo::Computation& computation, const std::vector<InstructionId>& once, double blocks,
                             const Target& target) {
@@ -119,13 +119,16 @@ double bytes_of_idle_caches(const hlo::Computation& computation, const std::vect
     if (!shape) continue;
     const ProductTiling tiling = choose_product_tiling(computation, *shape, target);
     if (!tiling.matrix()) continue;
-    const hlo::ElementType rows =
+    const hlo::ElementType type =
         computation.operand_shape(computation[id], static_cast<size_t>(1 - shape->weights)).type;
-    const auto of_term = static_cast<double>(shape->row_count() * hlo::byte_width(rows) +
-                                             std::min(tiling.block_columns(), shape->column_count()) * shape->bytes);
-    const double block = of_term * static_cast<double>(shape->term_count());
-    const double meanwhile = target.rates.cached_loads / target.rates.multiprocessor_bandwidth;  // as many blocks
-    sum += block * std::max(meanwhile - blocks, 0.0);
+    const auto terms = static_cast<double>(shape->term_count());
+    const auto rows = static_cast<double>(shape->row_count() * hlo::byte_width(type)) * terms;
+    const double weights =
+        static_cast<double>(std::min(tiling.block_columns(), shape->column_count()) * shape->bytes) * terms;
+    const double seconds = weights / target.rates.multiprocessor_bandwidth +
+                           product_row_lines(tiling, *shape, hlo::byte_width(type)) * kSecondsOfRowLine;
+    const double turns = std::max(blocks / target.multiprocessors, 1.0);
+    sum += std::max(seconds * turns * target.rates.cached_loads - (rows + weights) * blocks, 0.0);
   }
   return sum;
 }

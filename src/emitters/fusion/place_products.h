@@ -1,4 +1,4 @@
-// Products of few rows written in the order of the transposes behind them.
+// Products of few rows written in the order of the transposes after them.
 #pragma once
 
 #include "hlo/hlo.h"

@@ -234,7 +234,7 @@ TEST(Choice, IsRememberedForTheSameStep) {
                                               .machine = {.workers = 3},
                                               .mode = mode,
                                               .without = without,
-                                              .windows = {32'768}});
+                                              .windows = {32'768, 49'152}});
     EXPECT_TRUE(session) << session.error().to_string();
     if (const auto& measured = (*session)->measured()) {
       EXPECT_EQ(measured->no_graph, "");
@@ -247,7 +247,7 @@ TEST(Choice, IsRememberedForTheSameStep) {
   size_t steps = 0;
   for (const DecodeMode mode : {DecodeMode::Graph, DecodeMode::Auto}) {
     const auto first = start(mode, kCapacity);
-    EXPECT_GT(std::get<3>(first), 2);  // with loads ahead, without, and what was chosen
+    EXPECT_GT(std::get<3>(first), 2);  // windows, forms, and what was chosen
     ASSERT_EQ(remembered.size(), ++steps);
     auto again = start(mode, kCapacity);
     EXPECT_EQ(std::get<3>(again), 1);

@@ -29,8 +29,6 @@ using indexing::Interval;
 using mlir::Value;
 using mlir::ValueRange;
 
-constexpr int64_t kLanesOfTerms = 4;
-
 /// Where a lane stands along a dimension: elements `unit` at a time, of which it has some beside each other.
 struct Place {
   Value value;  ///< the number of the unit

@@ -65,7 +65,8 @@ int64_t held_bytes(const ProductTiling& tiling, const ProductShape& shape) {
   return std::max(shape.bytes, multiplied_bytes(tiling.unit));
 }
 
-constexpr int64_t kSumBytes = 4;  ///< of matrix instructions, and most others
+constexpr int64_t kVectorBytes = 16;  ///< that a lane loads at once, at most
+constexpr int64_t kSumBytes = 4;      ///< of matrix instructions, and most others
 
 int64_t power_below(double x) {
   int64_t power = 1;
@@ -195,13 +196,13 @@ double busy_memory(const ProductTiling& tiling, const ProductShape& shape, const
 }
 
 ProductTiling choose_product_tiling(const Computation& computation, const ProductShape& shape, const Target& target) {
-  constexpr int64_t kVectorBytes = 16, kSectorBytes = 32, kLineBytes = 128;
+  constexpr int64_t kSectorBytes = 32, kLineBytes = 128;
   constexpr int64_t kBytesOnTheirWay = 128;          // of a lane
   constexpr int64_t kSums = 64, kSumsOfBytes = 128;  // registers of a thread for what it adds up
   constexpr int64_t kColumnsApart = 4;               // of a lane whose vectors are terms
   constexpr double kWarps = 32;                      // of a multiprocessor
   constexpr int64_t kMostWarps = 16, kFewestWarps = 4;
-  constexpr double kOfCutLines = 0.8;  // of the bandwidth of whole lines: docs/emitters.md
+  constexpr double kOfCutLines = 0.8;  // of the bandwidth of whole lines: docs/emitters-products.md
   ProductTiling made;
   made.unit = product_unit(computation, shape.id);
   made.computed = is_computed(computation, computation[shape.id].operands[static_cast<size_t>(shape.weights)]);
@@ -212,7 +213,8 @@ ProductTiling choose_product_tiling(const Computation& computation, const Produc
   const int64_t most = std::max(sums / (made.lane_rows(rows) * (made.matrix() ? 1 : 4)), fewest);
   const auto blocks = [&] { return shape.batches() * ceil_div(columns, made.warp_columns()); };
   if (shape.terms_inside) {
-    // The four lanes along the terms read whole lines: of half lines memory gave a fifth less (docs/emitters.md).
+    // The four lanes along the terms read whole lines: of half lines memory gave a fifth less
+    // (docs/emitters-products.md).
     // Without matrix instructions a lane has all rows at its terms in registers, so that it takes a vector of them.
     const int64_t line = made.matrix() ? kLineBytes / 4 : kVectorBytes;
     made.terms = std::max(vector_of(shape.together, std::max<int64_t>(line / shape.bytes, 1)), made.fragment_terms());
@@ -312,6 +314,11 @@ double product_operations(const ProductTiling& tiling, const ProductShape& shape
   const double issued = of_weight + fragments / static_cast<double>(2 * tiling.fragment_terms());
   const double rate = target.rates.matrix_rate * 2 / static_cast<double>(multiplied_bytes(tiling.unit));
   return weights * std::max(issued, fragments * kFragmentRows * target.rates.scalar_rate / rate);
+}
+
+double product_row_lines(const ProductTiling& tiling, const ProductShape& shape, int64_t row_bytes) {
+  const int64_t together = kLanesOfTerms * std::min(tiling.terms, std::max<int64_t>(kVectorBytes / row_bytes, 1));
+  return static_cast<double>(shape.row_count() * ceil_div(shape.term_count(), together) * tiling.column_warps);
 }
 
 double threads_of_row_element(const ProductTiling& tiling, const ProductShape& shape) {
