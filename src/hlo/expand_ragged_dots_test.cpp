@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "hlo/compute.h"
 #include "hlo/evaluate.h"
 #include "hlo/terms.h"
@@ -124,6 +126,28 @@ Values by_loops(const Sizes& s, Ragged kind, const Values& x, const Values& y) {
   return result;
 }
 
+/// The interpreter's values of a ragged-dot of random whole numbers, beside those of loops over its definition.
+void check(const std::string& text, const Values& groups, int64_t terms, Random& random,
+           const std::function<Values(const Values& x, const Values& y)>& by_definition) {
+  SCOPED_TRACE(text);
+  const auto module = parse_module(text);
+  ASSERT_TRUE(module) << module.error().to_string();
+  const Computation& entry = (*module)->entry_computation();
+  std::vector<Values> arrays;
+  for (const InstructionId id : {entry.parameters[0], entry.parameters[1]}) {
+    Values& values = arrays.emplace_back(static_cast<size_t>(entry[id].shape.element_count()));
+    for (int64_t& value : values) value = static_cast<int64_t>(random.below(19)) - 9;
+  }
+  const auto literal = [&](int number, const Values& values) {
+    return literal_of<int64_t>(entry[entry.parameters[static_cast<size_t>(number)]].shape, values);
+  };
+  const auto value = evaluate(**module, std::vector{literal(0, arrays[0]), literal(1, arrays[1]), literal(2, groups)});
+  ASSERT_TRUE(value) << value.error().to_string();
+  const Literal expected = literal_of<int64_t>(entry.root_instruction().shape, by_definition(arrays[0], arrays[1]));
+  EXPECT_TRUE(identical(*value, expected)) << fmt::format("groups of {}", groups);
+  EXPECT_EQ(terms_of(entry, entry.root_instruction()), terms);
+}
+
 TEST(ExpandRaggedDots, ComputeWhatTheirDefinitionSays) {
   for (uint64_t seed = 1; seed <= 200; ++seed) {
     Random random(seed);
@@ -138,26 +162,8 @@ TEST(ExpandRaggedDots, ComputeWhatTheirDefinitionSays) {
             random.below(2) == 0};
     // Some are empty, and all together are fewer than there are, as many, or more.
     for (int64_t& size : s.groups) size = static_cast<int64_t>(random.below(5));
-    const std::string text = text_of(s, kind);
-    SCOPED_TRACE(text);
-    const auto module = parse_module(text);
-    ASSERT_TRUE(module) << module.error().to_string();
-    const Computation& entry = (*module)->entry_computation();
-    std::vector<Values> arrays;
-    for (const InstructionId id : {entry.parameters[0], entry.parameters[1]}) {
-      Values& values = arrays.emplace_back(static_cast<size_t>(entry[id].shape.element_count()));
-      for (int64_t& value : values) value = static_cast<int64_t>(random.below(19)) - 9;
-    }
-    const auto literal = [&](int number, const Values& values) {
-      return literal_of<int64_t>(entry[entry.parameters[static_cast<size_t>(number)]].shape, values);
-    };
-    const std::vector<Literal> arguments{literal(0, arrays[0]), literal(1, arrays[1]), literal(2, s.groups)};
-    const auto value = evaluate(**module, arguments);
-    ASSERT_TRUE(value) << value.error().to_string();
-    const Literal expected =
-        literal_of<int64_t>(entry.root_instruction().shape, by_loops(s, kind, arrays[0], arrays[1]));
-    EXPECT_TRUE(identical(*value, expected)) << fmt::format("groups of {}", s.groups);
-    EXPECT_EQ(terms_of(entry, entry.root_instruction()), s.terms);
+    check(text_of(s, kind), s.groups, s.terms, random,
+          [&](const Values& x, const Values& y) { return by_loops(s, kind, x, y); });
   }
 }
 
@@ -180,24 +186,7 @@ TEST(ExpandRaggedDots, ComputeRowsInBlocksOfOneGroup) {
                          : "s64"};
     for (int64_t& size : s.groups) size = coin() ? 0 : static_cast<int64_t>(random.below(40));
     if (seed % 5 == 0) s.rows = 300;  // more than a kernel of few rows multiplies
-    const std::string text = text_of(s);
-    SCOPED_TRACE(text);
-    const auto module = parse_module(text);
-    ASSERT_TRUE(module) << module.error().to_string();
-    const Computation& entry = (*module)->entry_computation();
-    std::vector<Values> arrays;
-    for (const InstructionId id : {entry.parameters[0], entry.parameters[1]}) {
-      Values& values = arrays.emplace_back(static_cast<size_t>(entry[id].shape.element_count()));
-      for (int64_t& value : values) value = static_cast<int64_t>(random.below(19)) - 9;
-    }
-    const auto literal = [&](int number, const Values& values) {
-      return literal_of<int64_t>(entry[entry.parameters[static_cast<size_t>(number)]].shape, values);
-    };
-    const auto value =
-        evaluate(**module, std::vector{literal(0, arrays[0]), literal(1, arrays[1]), literal(2, s.groups)});
-    ASSERT_TRUE(value) << value.error().to_string();
-    const Literal expected = literal_of<int64_t>(entry.root_instruction().shape, by_loops(s, arrays[0], arrays[1]));
-    EXPECT_TRUE(identical(*value, expected)) << fmt::format("groups of {}", s.groups);
+    check(text_of(s), s.groups, s.terms, random, [&](const Values& x, const Values& y) { return by_loops(s, x, y); });
   }
 }
 
