@@ -35,7 +35,7 @@ constexpr Costs kHalves{0.46, 0.009, 1.4, 0.0033};
 constexpr Costs kOthers{0.91, 0.07, 2.7, 0.04};
 /// Rows that the kernel takes: of 16-bit floats in a batch whose weights are computed, and of other types. As few as
 /// one matrix instruction has.
-constexpr int64_t kMostRowsOfHalves = 32, kMostRowsOfOthers = 16, kFewestRows = 8;
+constexpr int64_t kKernelRowsOfHalves = 32, kKernelRowsOfOthers = 16, kFewestRows = 8;
 
 /// "{0,1}", or nothing where it is no list of numbers.
 std::optional<Dimensions> numbers(std::string_view text) {
@@ -322,7 +322,7 @@ class Expansion {
   /// The cheapest, by a kernel or by a library that multiplies copies of the weights, one for each block: large blocks
   /// have rows that are filled up, small ones read weights more often.
   Blocks best_blocks() const {
-    const int64_t most = are_halves() ? kMostRowsOfHalves : kMostRowsOfOthers;
+    const int64_t most = are_halves() ? kKernelRowsOfHalves : kKernelRowsOfOthers;
     Blocks best;
     for (int64_t size = kFewestRows; size == kFewestRows || size < 2 * rows(); size *= 2) {
       const double read = costs().weight + (size > most ? costs().copy : 0);

@@ -156,9 +156,7 @@ class Sums : ProductPartsRewriter {
     order[static_cast<size_t>(a.output_batch)] = std::ssize(sizes) + 1;
     sizes.insert(sizes.end(), {channels, 1});
     all = add(it.name + ".apart", Opcode::Reshape, hlo::array_shape(type, sizes), {all});
-    all = converted(it, all, it.shape.type);
-    const InstructionId turned = transposed(it, all, order);
-    return turned;
+    return transposed(it, converted(it, all, it.shape.type), order);
   }
 };
 

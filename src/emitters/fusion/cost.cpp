@@ -67,70 +67,50 @@ bool has_serial_product(const hlo::Computation& computation, const std::vector<I
   return serial && operators > 1;
 }
 
-/// Multiply-adds and what goes with them.
-double operations_of_products(const hlo::Computation& computation, const std::vector<InstructionId>& once,
-                              const Target& target) {
-  double sum = 0;
-  for (const InstructionId id : once) {
-    if (const auto shape = product_shape(computation, id))
-      sum += product_operations(choose_product_tiling(computation, *shape, target), *shape, target);
-  }
-  return sum;
-}
-
-/// How many threads of a block compute each element of the rows of the only product that is computed once.
-double threads_of_rows(const hlo::Computation& computation, const std::vector<InstructionId>& once,
-                       const Target& target) {
-  for (const InstructionId id : once) {
-    if (const auto shape = product_shape(computation, id))
-      return threads_of_row_element(choose_product_tiling(computation, *shape, target), *shape);
-  }
-  return 1;
-}
-
-/// What caches serve beside the elements of products' rows themselves: where rows of different batches lie beside each
-/// other, each warp along the columns of a block reads a sector for each element of its batch.
-double bytes_beside_rows(const hlo::Computation& computation, const std::vector<InstructionId>& once, double blocks,
-                         const Target& target) {
-  double sum = 0;
-  for (const InstructionId id : once) {
-    const auto shape = product_shape(computation, id);
-    if (!shape) continue;
-    const InstructionId rows = computation[id].operands[static_cast<size_t>(1 - shape->weights)];
-    const int64_t innermost = innermost_in_memory(computation, rows);
-    const bool apart = std::any_of(shape->batch.begin(), shape->batch.end(),
-                                   [&](const ProductDimension& one) { return one.in_rows == innermost; });
-    const auto warps = static_cast<double>(choose_product_tiling(computation, *shape, target).column_warps);
-    const double times = std::max(blocks / static_cast<double>(shape->batches()), 1.0) * warps;
-    const double beside = std::max(kSectorBytes - hlo::byte_width(computation[rows].shape.type), 0.0);
-    if (apart) sum += indexing::elements_of(computation[rows].shape) * times * beside;
-  }
-  return sum;
+/// What caches serve beside the elements of a product's rows themselves: where rows of different batches lie beside
+/// each other, each warp along the columns of a block reads a sector for each element of its batch.
+double bytes_beside_rows(const hlo::Computation& computation, const ProductShape& shape, const ProductTiling& tiling,
+                         double blocks) {
+  const InstructionId rows = computation[shape.id].operands[static_cast<size_t>(1 - shape.weights)];
+  const int64_t innermost = innermost_in_memory(computation, rows);
+  const bool apart = std::any_of(shape.batch.begin(), shape.batch.end(),
+                                 [&](const ProductDimension& one) { return one.in_rows == innermost; });
+  if (!apart) return 0;
+  const auto warps = static_cast<double>(tiling.column_warps);
+  const double times = std::max(blocks / static_cast<double>(shape.batches()), 1.0) * warps;
+  const double beside = std::max(kSectorBytes - hlo::byte_width(computation[rows].shape.type), 0.0);
+  return indexing::elements_of(computation[rows].shape) * times * beside;
 }
 
 /// What caches could serve beside what they do while a product's blocks wait: one block reads the weights of its
 /// columns at the rate of a multiprocessor, and then the lines of the rows that its lanes read together. Only of matrix
 /// instructions, whose rows are many beside a block's columns.
-double bytes_of_idle_caches(const hlo::Computation& computation, const std::vector<InstructionId>& once, double blocks,
-                            const Target& target) {
-  double sum = 0;
-  for (const InstructionId id : once) {
+double bytes_of_idle_caches(const hlo::Computation& computation, const ProductShape& shape, const ProductTiling& tiling,
+                            double blocks, const Target& target) {
+  if (!tiling.matrix()) return 0;
+  const hlo::ElementType type =
+      computation.operand_shape(computation[shape.id], static_cast<size_t>(1 - shape.weights)).type;
+  const auto terms = static_cast<double>(shape.term_count());
+  const auto rows = static_cast<double>(shape.row_count() * hlo::byte_width(type)) * terms;
+  const double weights =
+      static_cast<double>(std::min(tiling.block_columns(), shape.column_count()) * shape.bytes) * terms;
+  const double seconds = weights / target.rates.multiprocessor_bandwidth +
+                         product_row_lines(tiling, shape, hlo::byte_width(type)) * kSecondsOfRowLine;
+  const double turns = std::max(blocks / target.multiprocessors, 1.0);
+  return std::max(seconds * turns * target.rates.cached_loads - (rows + weights) * blocks, 0.0);
+}
+
+/// What products that a kernel computes once take beside reading their operands once.
+void add_products(const hlo::Computation& computation, const Target& target, ComputedOnce& result) {
+  for (const InstructionId id : result.instructions) {
     const auto shape = product_shape(computation, id);
     if (!shape) continue;
     const ProductTiling tiling = choose_product_tiling(computation, *shape, target);
-    if (!tiling.matrix()) continue;
-    const hlo::ElementType type =
-        computation.operand_shape(computation[id], static_cast<size_t>(1 - shape->weights)).type;
-    const auto terms = static_cast<double>(shape->term_count());
-    const auto rows = static_cast<double>(shape->row_count() * hlo::byte_width(type)) * terms;
-    const double weights =
-        static_cast<double>(std::min(tiling.block_columns(), shape->column_count()) * shape->bytes) * terms;
-    const double seconds = weights / target.rates.multiprocessor_bandwidth +
-                           product_row_lines(tiling, *shape, hlo::byte_width(type)) * kSecondsOfRowLine;
-    const double turns = std::max(blocks / target.multiprocessors, 1.0);
-    sum += std::max(seconds * turns * target.rates.cached_loads - (rows + weights) * blocks, 0.0);
+    result.operations += product_operations(tiling, *shape, target);
+    result.threads_of_rows = threads_of_row_element(tiling, *shape);
+    result.cache_bytes += bytes_beside_rows(computation, *shape, tiling, result.blocks) +
+                          bytes_of_idle_caches(computation, *shape, tiling, result.blocks, target);
   }
-  return sum;
 }
 
 /// Whether an instruction has the same for all elements that lie beside each other in memory.
@@ -436,10 +416,7 @@ ComputedOnce computed_once(const hlo::Module& module, const Target& target) {
   }
   const std::vector<InstructionId>& once = result.instructions;
   result.is_serial = multiplies ? has_serial_product(computation, once) : has_serial_reduction(computation, once);
-  result.threads_of_rows = threads_of_rows(computation, once, target);
-  result.operations = operations_of_products(computation, once, target);
-  result.cache_bytes = bytes_beside_rows(computation, once, result.blocks, target) +
-                       bytes_of_idle_caches(computation, once, result.blocks, target);
+  add_products(computation, target, result);
   return result;
 }
 
