@@ -82,13 +82,10 @@ Tensor<double> expected_of(const Convolution& c, const Tensor<double>& x, const 
   return y;
 }
 
-class ConvolutionTest : public FakeDriverTest {
+class ConvolutionTest : public FakeGpuTest {
  protected:
   void SetUp() override {
-    FakeDriverTest::SetUp();
-    auto device = GpuDevice::open();
-    ASSERT_TRUE(device) << message(device);
-    device_ = std::move(*device);
+    FakeGpuTest::SetUp();
     std::tie(c_.images, c_.channels, c_.filters) = std::tuple(2, 3, 4);
     c_.spatial = {{.size = 7, .filter = 3}, {.size = 5, .filter = 2}};
   }
@@ -117,8 +114,6 @@ class ConvolutionTest : public FakeDriverTest {
     for (int i = 0; i < 2; ++i) sets.push_back(std::move(*(*program)->allocate()));
     return *(*program)->microseconds(sets);
   }
-
-  std::unique_ptr<GpuDevice> device_;
   Convolution c_;
 };
 

@@ -48,15 +48,8 @@ LaunchManifest manifest(std::vector<std::pair<std::string, std::string>> results
   return made;
 }
 
-class GpuFunctionTest : public FakeDriverTest {
+class GpuFunctionTest : public FakeGpuTest {
  protected:
-  void SetUp() override {
-    FakeDriverTest::SetUp();
-    auto opened = GpuDevice::open();
-    ASSERT_TRUE(opened) << message(opened);
-    device_ = *std::move(opened);
-  }
-
   Result<std::unique_ptr<GpuFunction>> make(LaunchManifest of, const std::vector<std::string>& inputs = {"A"}) const {
     const std::string script = fmt::format("call {:x} 2\n", reinterpret_cast<uintptr_t>(&run_kernel));
     STRATA_TRY(std::unique_ptr<GpuProgram> program, GpuProgram::load(*device_, script, std::move(of)));
@@ -75,8 +68,6 @@ class GpuFunctionTest : public FakeDriverTest {
     std::memcpy(&value, memory.download()->data(), sizeof value);
     return value;
   }
-
-  std::unique_ptr<GpuDevice> device_;
 };
 
 TEST_F(GpuFunctionTest, WorksOnTheCallersMemory) {

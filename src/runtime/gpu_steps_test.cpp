@@ -104,16 +104,7 @@ ProgramImage image_of(LaunchManifest manifest) {
   return image;
 }
 
-class GpuStepsTest : public FakeDriverTest {
- protected:
-  void SetUp() override {
-    FakeDriverTest::SetUp();
-    auto device = GpuDevice::open();
-    ASSERT_TRUE(device);
-    device_ = std::move(*device);
-  }
-  std::unique_ptr<GpuDevice> device_;
-};
+class GpuStepsTest : public FakeGpuTest {};
 
 TEST_F(GpuStepsTest, LoopsAreCountedOrAsked) {
   for (const bool counted : {true, false}) {

@@ -69,14 +69,8 @@ Tensor<double> expected_of(const MatrixProduct& p, const Tensor<double>& a, cons
   return c;
 }
 
-class MatrixProductTest : public FakeDriverTest {
+class MatrixProductTest : public FakeGpuTest {
  protected:
-  void SetUp() override {
-    FakeDriverTest::SetUp();
-    auto device = GpuDevice::open();
-    ASSERT_TRUE(device) << message(device);
-    device_ = std::move(*device);
-  }
   /// The error of a product on random matrices that are as long as their places are.
   double error(const MatrixProduct& p, int64_t a_elements, int64_t b_elements) {
     Random random(7);
@@ -95,8 +89,6 @@ class MatrixProductTest : public FakeDriverTest {
     const auto expected = expected_of(p, a, b, bias);
     return relative_error(decode(*buffers->at("C").download(), {p.type, expected.shape}), expected);
   }
-
-  std::unique_ptr<GpuDevice> device_;
 };
 
 TEST_F(MatrixProductTest, MatricesLieAsTheirPlacesSay) {

@@ -13,15 +13,8 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-class MatrixSolverTest : public FakeDriverTest {
+class MatrixSolverTest : public FakeGpuTest {
  protected:
-  void SetUp() override {
-    FakeDriverTest::SetUp();
-    auto device = GpuDevice::open();
-    ASSERT_TRUE(device) << device.error().to_string();
-    device_ = std::move(*device);
-  }
-
   template <class Number>
   GpuMemory on_device(const std::vector<Number>& values) {
     auto memory = GpuMemory::allocate(*device_, std::ssize(values) * static_cast<int64_t>(sizeof(Number)));
@@ -35,8 +28,6 @@ class MatrixSolverTest : public FakeDriverTest {
     EXPECT_TRUE(array.download(values.data()));
     return values;
   }
-
-  std::unique_ptr<GpuDevice> device_;
 };
 
 TEST_F(MatrixSolverTest, AGraphHoldsTheAddressesOfABatch) {

@@ -5,8 +5,11 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <memory>
 #include <string>
+#include <utility>
 
+#include "runtime/gpu_device.h"
 #include "support/temporary_folder.h"
 #include "test_paths.h"
 
@@ -40,6 +43,19 @@ class FakeDriverTest : public testing::Test {
   }
 
   TemporaryFolder folder_{"strata-fake"};
+};
+
+/// The same with its first device open.
+class FakeGpuTest : public FakeDriverTest {
+ protected:
+  void SetUp() override {
+    FakeDriverTest::SetUp();
+    auto device = GpuDevice::open();
+    ASSERT_TRUE(device) << device.error().to_string();
+    device_ = std::move(*device);
+  }
+
+  std::unique_ptr<GpuDevice> device_;
 };
 
 }  // namespace strata

@@ -70,15 +70,8 @@ inline void run_kernel(const char* kernel, void** arguments) {
   EXPECT_TRUE(run_kernel_of(*running, kernel, arguments)) << kernel;
 }
 
-class LibraryCallsTest : public FakeDriverTest {
+class LibraryCallsTest : public FakeGpuTest {
  protected:
-  void SetUp() override {
-    FakeDriverTest::SetUp();
-    auto device = GpuDevice::open();
-    ASSERT_TRUE(device) << device.error().to_string();
-    device_ = std::move(*device);
-  }
-
   /// How a module's steps on the fake GPU differ from the interpreter; empty if they do not.
   std::string checked(const hlo::Module& module, uint64_t seed, double slack = 4,
                       LibraryUse use = LibraryUse::WherePossible, hlo::Unit unit = hlo::Unit::Element) {
@@ -104,8 +97,6 @@ class LibraryCallsTest : public FakeDriverTest {
     if (!actual) return actual.error().to_string();
     return hlo::difference(*actual, *expected, slack, unit).value_or("");
   }
-
-  std::unique_ptr<GpuDevice> device_;
   int libraries_ = 0;
   std::ptrdiff_t steps_ = 0;
   std::string explained_;
