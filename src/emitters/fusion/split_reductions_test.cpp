@@ -9,6 +9,7 @@
 #include "emitters/program.h"
 #include "hlo/compare.h"
 #include "hlo/evaluate.h"
+#include "hlo/test_rewriting.h"
 #include "hlo/text.h"
 #include "hlo/typical_arguments.h"
 #include "hlo/verify.h"
@@ -84,6 +85,20 @@ Example random_example(Random& random) {
   return it;
 }
 
+/// Expects that a module's kernels compute on the host what the interpreter does.
+void expect_emitted_values(const hlo::Module& module, const Target& target, uint64_t seed, double slack) {
+  const auto arguments = hlo::typical_arguments(module.entry_computation(), seed);
+  const auto expected = hlo::evaluate(module, arguments);
+  ASSERT_TRUE(expected) << expected.error().to_string();
+  EmitOptions options;
+  options.target = target;
+  const auto program = emit_program(module, options);
+  ASSERT_TRUE(program) << program.error().to_string();
+  const auto run = run_on_cpu(*program, arguments);
+  ASSERT_TRUE(run) << run.error().to_string();
+  EXPECT_EQ(hlo::difference(*run, *expected, slack).value_or(""), "");
+}
+
 TEST(SplitReductions, ComputeTheSame) {
   const Target target = small_target();
   int split = 0, moments = 0;
@@ -94,25 +109,11 @@ TEST(SplitReductions, ComputeTheSame) {
     const auto module = hlo::parse_module(text_of(example));
     ASSERT_TRUE(module) << module.error().to_string();
     const hlo::Module changed = split_reductions(**module, target);
-    const auto verified = hlo::verify(changed);
-    ASSERT_TRUE(verified) << verified.error().to_string() << hlo::print(changed);
     const std::string text = hlo::print(changed);
     split += text.find("of.parts") != std::string::npos ? 1 : 0;
     moments += text.find("part.squares") != std::string::npos ? 1 : 0;
-    const auto arguments = hlo::typical_arguments((*module)->entry_computation(), seed);
-    const auto expected = hlo::evaluate(**module, arguments);
-    ASSERT_TRUE(expected) << expected.error().to_string();
-    const auto actual = hlo::evaluate(changed, arguments);
-    ASSERT_TRUE(actual) << actual.error().to_string();
-    EXPECT_EQ(hlo::difference(*actual, *expected, 16).value_or(""), "");
-    if (seed % 8 != 0) continue;
-    EmitOptions options;
-    options.target = target;
-    const auto program = emit_program(**module, options);
-    ASSERT_TRUE(program) << program.error().to_string();
-    const auto run = run_on_cpu(*program, arguments);
-    ASSERT_TRUE(run) << run.error().to_string();
-    EXPECT_EQ(hlo::difference(*run, *expected, 16).value_or(""), "");
+    hlo::expect_same_values(**module, changed, seed, 16);
+    if (seed % 8 == 0) expect_emitted_values(**module, target, seed, 16);
   }
   EXPECT_GE(split, rounds(50));
   EXPECT_GE(moments, rounds(20));
@@ -137,23 +138,9 @@ TEST(SplitReductions, NarrowColumns) {
     const auto module = hlo::parse_module(text_of(example));
     ASSERT_TRUE(module) << module.error().to_string();
     const hlo::Module changed = split_reductions(**module, target);
-    const auto verified = hlo::verify(changed);
-    ASSERT_TRUE(verified) << verified.error().to_string() << hlo::print(changed);
     left += hlo::print(changed).find(".left") != std::string::npos ? 1 : 0;
-    const auto arguments = hlo::typical_arguments((*module)->entry_computation(), seed);
-    const auto expected = hlo::evaluate(**module, arguments);
-    ASSERT_TRUE(expected) << expected.error().to_string();
-    const auto actual = hlo::evaluate(changed, arguments);
-    ASSERT_TRUE(actual) << actual.error().to_string();
-    EXPECT_EQ(hlo::difference(*actual, *expected, 64).value_or(""), "");
-    if (seed % 4 != 0) continue;
-    EmitOptions options;
-    options.target = target;
-    const auto program = emit_program(**module, options);
-    ASSERT_TRUE(program) << program.error().to_string();
-    const auto run = run_on_cpu(*program, arguments);
-    ASSERT_TRUE(run) << run.error().to_string();
-    EXPECT_EQ(hlo::difference(*run, *expected, 64).value_or(""), "");
+    hlo::expect_same_values(**module, changed, seed, 64);
+    if (seed % 4 == 0) expect_emitted_values(**module, target, seed, 64);
   }
   EXPECT_GE(left, rounds(10));
 }
