@@ -578,9 +578,9 @@ def _(rows, inner, columns, rank, group):
         w = jnp.stack([packed & 15, packed >> 4], 1).reshape(inner // group, group, columns).astype(F32) - 8
         w = (w * scales[:, None]).reshape(inner, columns).astype(BF16)
         return x @ w + (x @ a) @ b * 1.5
-    return (lambda g, *rest: jax.vjp(lambda *p: layer(*p, *rest[3:]), *rest[:3])[1](g), bf16(rows, columns), bf16(rows, inner), weights(BF16, inner, rank),
-            weights(BF16, rank, columns), ints(256, inner // 2, columns, dtype=U8),
-            Arg((inner // group, columns), F32, low=0.005, high=0.01))
+    return (lambda g, *rest: jax.vjp(lambda *p: layer(*p, *rest[3:]), *rest[:3])[1](g), bf16(rows, columns),
+            bf16(rows, inner), weights(BF16, inner, rank), weights(BF16, rank, columns),
+            ints(256, inner // 2, columns, dtype=U8), Arg((inner // group, columns), F32, low=0.005, high=0.01))
 
 
 @module("hadamard_rotated_int8_tokens_bf16", "quantised", {"rows": 515, "blocks": 11, "columns": 1800},
