@@ -297,6 +297,14 @@ bool has_reductions_apart(const hlo::Computation& computation) {
   return has_serial_reduction(computation, once);
 }
 
+/// What stands in a kernel's code of a loop over terms. The assembler writes up to so many out, each with its loads and
+/// their addresses.
+double code_of_loop(int64_t terms) {
+  constexpr int64_t kMostWrittenOut = 16;
+  constexpr double kOfTerm = 4;
+  return terms > 1 ? kOfTerm * static_cast<double>(std::min(terms, kMostWrittenOut)) : 0;
+}
+
 }  // namespace
 
 PricedInstruction priced_instruction(const hlo::Module& module, hlo::ComputationId computation, InstructionId id,
@@ -306,6 +314,7 @@ PricedInstruction priced_instruction(const hlo::Module& module, hlo::Computation
   PricedInstruction priced;
   priced.counted = indexing::counted_instruction(module, computation, id);
   priced.operations = hlo::element_operations(from, it);
+  priced.code = priced.operations + code_of_loop(priced.counted.terms);
   priced.bytes = bytes_of(it.shape);
   priced.element_bytes = it.shape.is_array() ? hlo::byte_width(it.shape.type) : 4;
   if (it.shape.is_array()) priced.widest = hlo::byte_width(it.shape.type);
@@ -351,7 +360,7 @@ KernelWork kernel_work(const PricedKernel& kernel, const ComputedOnce& together)
     operations[i] = it.operations / share(i);
     work.operations += of_warps[i] * operations[i];
     if (it.counted.opcode != Opcode::Parameter) work.computing += of_warps[i] * operations[i];
-    work.code += copies[i] * it.operations;
+    work.code += copies[i] * it.code;
     work.repeated_code += std::max(copies[i] - 1, 0.0) * it.operations;
     if (it.counted.opcode != Opcode::Parameter || read[i] == 0) continue;
     // Of an array that is read in part only that part moves.

@@ -55,6 +55,54 @@ ENTRY e {{
   EXPECT_GT(operations("size=3x3 pad=1_1x1_1 lhs_dilate=2x2", 1023), 8.9 * sine);
 }
 
+/// Elements of one operand of a concatenation are not those of another, though both read an array at one index.
+TEST(FusionWork, CountsWhatEachOperandOfAConcatenationReads) {
+  const auto operations = [](std::string_view joined) {
+    const auto module = hlo::parse_module(fmt::format(R"(HloModule m
+ENTRY e {{
+  x = f32[4096,2,64] parameter(0)
+  y = f32[4096,2,64] sine(x)
+  a = f32[4096,1,64] slice(y), slice={{[0:4096], [0:1], [0:64]}}
+  b = f32[4096,1,64] slice(y), slice={{[0:4096], [1:2], [0:64]}}
+  low = f32[4096,1,64] add(a, b)
+  high = f32[4096,1,64] subtract(a, b)
+  {}
+}})",
+                                                      joined));
+    EXPECT_TRUE(module) << module.error().message;
+    return kernel_work(**module, default_target()).operations / (4096.0 * 2 * 64);
+  };
+  const double sine = 40;
+  const double together = operations("ROOT r = (f32[4096,1,64], f32[4096,1,64]) tuple(low, high)");
+  EXPECT_GT(together, sine);
+  EXPECT_LT(together, 1.2 * sine);
+  const double apart = operations("ROOT r = f32[8192,1,64] concatenate(low, high), dimensions={0}");
+  EXPECT_GT(apart, 2 * sine);
+  EXPECT_LT(apart, 2.2 * sine);
+  // Every second run of 64: both sides are computed by the warp.
+  const double parted = operations("ROOT r = f32[4096,2,64] concatenate(low, high), dimensions={1}");
+  EXPECT_GT(parted, 4 * sine);
+  EXPECT_LT(parted, 4.3 * sine);
+}
+
+/// Slices of one place each are of different elements, though their index is written without a variable there.
+TEST(FusionWork, CountsEachPlaceThatSlicesAreOf) {
+  const auto work = [](int places) {
+    std::string text = "HloModule m\nENTRY e {\n  x = f32[32,65536] parameter(0)\n  y = f32[32,65536] sine(x)\n";
+    for (int i = 0; i < places; ++i) {
+      text += fmt::format("  s{0} = f32[1,65536] slice(y), slice={{[{0}:{1}], [0:65536]}}\n", i, i + 1);
+      if (i > 0) text += fmt::format("  t{} = f32[1,65536] add({}{}, s{})\n", i, i == 1 ? "s" : "t", i - 1, i);
+    }
+    text += fmt::format("  ROOT r = f32[1,65536] negate(t{})\n}}\n", places - 1);
+    const auto module = hlo::parse_module(text);
+    EXPECT_TRUE(module) << module.error().message;
+    return kernel_work(**module, default_target());
+  };
+  EXPECT_GT(work(20).operations, 20 * 40 * 65536.0);
+  EXPECT_GT(work(20).code, 20 * 40.0);
+  EXPECT_LT(work(20).code, 2.2 * work(10).code);
+}
+
 /// Atomic updates take their time whatever else the threads do: what is added up in place is computed meanwhile, though
 /// that is done twice for windows of two.
 TEST(Fusion, ScattersInPlaceComputeTheirUpdates) {

@@ -52,6 +52,26 @@ std::string unrolled_steps(int steps) {
   return text + fmt::format("  ROOT t = tuple(x{0}, y{0}, z{0})\n}}\n", steps);
 }
 
+/// Sums and differences of elements 1, 2, 4 and so on apart (a Walsh-Hadamard transform of rows).
+std::string butterflies(int levels) {
+  std::string text = fmt::format("ENTRY e {{\n  x0 = f32[1000,{}] parameter(0)\n", 1 << levels);
+  for (int level = 0; level < levels; ++level) {
+    const int step = 1 << level, groups = 1 << (levels - level - 1);
+    text += fmt::format("  r{0} = f32[1000,{1},2,{2}] reshape(x{0})\n", level, groups, step);
+    for (const int side : {0, 1}) {
+      text +=
+          fmt::format("  s{0}{1} = f32[1000,{2},1,{3}] slice(r{0}), slice={{[0:1000], [0:{2}], [{1}:{4}], [0:{3}]}}\n",
+                      level, side, groups, step, side + 1);
+    }
+    text += fmt::format("  a{0} = f32[1000,{1},1,{2}] add(s{0}0, s{0}1)\n", level, groups, step);
+    text += fmt::format("  d{0} = f32[1000,{1},1,{2}] subtract(s{0}0, s{0}1)\n", level, groups, step);
+    text +=
+        fmt::format("  c{0} = f32[1000,{1},2,{2}] concatenate(a{0}, d{0}), dimensions={{2}}\n", level, groups, step);
+    text += fmt::format("  x{} = f32[1000,{}] reshape(c{})\n", level + 1, 1 << levels, level);
+  }
+  return text + fmt::format("  ROOT r = f32[1000,{}] negate(x{})\n}}\n", 1 << levels, levels);
+}
+
 struct Cut {
   size_t kernels = 0;
   size_t instructions = 0;
@@ -83,6 +103,23 @@ TEST(LargeGroups, UnrolledStepsAreOneKernel) {
   EXPECT_LE(found.work.instructions_rated, 300 * found.instructions);
 }
 
+/// Each level reads two elements for one, so a kernel of all levels would read all of a row for each of its elements.
+TEST(LargeGroups, ButterfliesAreCutBeforeTheyRepeatTheirWork) {
+  for (const int levels : {4, 7, 10}) {
+    const auto module = hlo::parse_module(butterflies(levels));
+    ASSERT_TRUE(module) << module.error().to_string();
+    const double elements = 1000.0 * (1 << levels);
+    const double as_one_kernel = kernel_work(**module, default_target()).operations / elements;
+    double sum = 0;
+    for (const ProgramPart& part : fuse(**module, default_target()))
+      sum += kernel_work(part.module, default_target()).operations / elements;
+    EXPECT_LE(sum, 64 * levels);
+    if (levels >= 7) {
+      EXPECT_GT(as_one_kernel, 10 * sum);
+    }
+  }
+}
+
 /// No kernel has more code than caches of instructions hold, whatever an operator takes.
 TEST(LargeGroups, AreCutWhereTheirCodeIsLong) {
   for (const int count : {300, 900}) {
@@ -102,7 +139,7 @@ TEST(LargeGroups, AreCutWhereTheirCodeIsLong) {
 }
 
 TEST(LargeGroups, ComputeTheSame) {
-  for (const std::string& text : {bilateral(5, 9, 13, 3), bilateral(6, 7, 5, 5)}) {
+  for (const std::string& text : {butterflies(7), bilateral(5, 9, 13, 3), bilateral(6, 7, 5, 5)}) {
     const auto module = hlo::parse_module("HloModule m\n" + text);
     ASSERT_TRUE(module) << module.error().to_string();
     const auto arguments = hlo::typical_arguments((*module)->entry_computation(), 1);

@@ -15,6 +15,7 @@ namespace strata::emitters {
 struct PricedInstruction {
   indexing::CountedInstruction counted;
   double operations = 0;           ///< of an element
+  double code = 0;                 ///< the same, as they stand in a kernel's code
   double bytes = 0;                ///< of the whole value
   double element_bytes = 0;        ///< of an element of an array
   int widest = 0;                  ///< bytes of an element of its widest array

@@ -44,23 +44,20 @@ class HeroReads {
   struct One {
     const ReductionHero* hero = nullptr;  ///< none: a staged input
     IndexingMap index;
-    const IndexingMap* expected = nullptr;  ///< from the groups: where it may be read
   };
 
   /// All reads of heroes by a function and those it calls, at the results of `map`.
   Result<std::vector<One>> of_function(int function, const IndexingMap& map) {
-    found_.clear();
-    visited_.clear();
+    start(false);
     STRATA_CHECK(visit(function, map));
     return std::move(found_);
   }
 
   /// Whether a function at the map's indices reads heroes of the row at hand only: the map is from the groups.
   Result<bool> of_this_row(int function, const IndexingMap& map) {
-    STRATA_TRY(const std::vector<One> reads, of_function(function, map));
-    return std::all_of(reads.begin(), reads.end(), [](const One& read) {
-      return read.index.known_empty || read.index.results == read.expected->results;
-    });
+    start(true);
+    STRATA_CHECK(visit(function, map));
+    return !of_other_row_;
   }
 
   /// The function that computes an instruction, -1 if none has to.
@@ -74,8 +71,16 @@ class HeroReads {
     std::vector<IndexingMap> places;
   };
 
+  /// Of a row alone the first read of another ends it.
+  void start(bool of_one_row) {
+    found_.clear();
+    visited_.clear();
+    of_one_row_ = of_one_row;
+    of_other_row_ = false;
+  }
+
   Result<void> visit(int number, const IndexingMap& map) {
-    if (!visited_.insert({number, map}).second) return {};
+    if (of_other_row_ || !visited_.insert({number, map}).second) return {};
     if (visited_.size() > 500) return unsupported("the functions of the fusion call each other at too many indices");
     const indexing::Function& function = partition_.functions[static_cast<size_t>(number)];
     if (function.injected.empty()) return {};
@@ -84,6 +89,7 @@ class HeroReads {
       STRATA_CHECK(read(result.instruction, compose(map, result.index)));
     }
     for (const InstructionId id : function.instructions) {
+      if (of_other_row_) break;
       STRATA_TRY(const std::vector<Lead>* found, leads_of(number, id));
       if (found->empty()) continue;
       const IndexingMap index = compose(map, partition_.index_of[static_cast<size_t>(id)]);
@@ -126,7 +132,11 @@ class HeroReads {
     if (hero == nullptr && staged == nullptr) return visit(function_of(id), index);
     const auto [expected, is_new] = expected_.try_emplace(id);
     if (is_new) expected->second = simplify(hero != nullptr ? hero->result : staged->index);
-    found_.push_back({hero, std::move(index), &expected->second});
+    if (of_one_row_) {
+      of_other_row_ = of_other_row_ || (!index.known_empty && index.results != expected->second.results);
+    } else {
+      found_.push_back({hero, std::move(index)});
+    }
     return {};
   }
 
@@ -136,6 +146,7 @@ class HeroReads {
   const indexing::FunctionPartition& partition_;
   const ReductionHeroes& heroes_;
   std::vector<One> found_;
+  bool of_one_row_ = false, of_other_row_ = false;
   NumberedMaps visited_;                                        ///< by function
   std::unordered_map<InstructionId, std::vector<Lead>> leads_;  ///< of instructions that were looked at
   std::unordered_map<InstructionId, IndexingMap> expected_;     ///< of heroes and staged inputs that were read

@@ -13,10 +13,15 @@ using hlo::Instruction;
 using hlo::InstructionId;
 using hlo::Opcode;
 
+/// Whether an element is read at its own index. Of a dimension of one element that may be written as a number: another
+/// number is that of another place, as of a slice.
 bool is_identity(const IndexingMap& map) {
   if (!map.ranges.empty() || map.results.size() != map.dims.size()) return false;
   for (size_t i = 0; i < map.results.size(); ++i) {
-    if (!(map.results[i] == Expr::dim(static_cast<int>(i))) && map.dims[i].size() > 1) return false;
+    const Expr& result = map.results[i];
+    const Interval& there = map.dims[i];
+    const bool same = there.is_point() && result.is_constant() && result.value() == there.lo;
+    if (!(result == Expr::dim(static_cast<int>(i))) && !same && !there.empty()) return false;
   }
   return true;
 }
@@ -132,30 +137,44 @@ CountedComputation::CountedComputation(const hlo::Module& module, hlo::Computati
   graph_.roots = root.opcode == Opcode::Tuple ? root.operands : std::vector<InstructionId>{from.root};
 }
 
-void EvaluationCounts::SharedCounts::add(int pass, double count) {
-  if (pass == 0) {
-    in_first_ = std::max(in_first_, count);
-    return;
-  }
-  if (count == 0) return;
-  const auto found =
-      std::find_if(in_others_.begin(), in_others_.end(), [&](const auto& one) { return one.first == pass; });
-  if (found == in_others_.end()) {
-    in_others_.emplace_back(pass, count);
-  } else {
-    found->second = std::max(found->second, count);
-  }
+double& EvaluationCounts::Counts::at(int sharers) {
+  if (sharers == 0) return first_;
+  const auto found = std::ranges::find(others_, sharers, &std::pair<int, double>::first);
+  return found != others_.end() ? found->second : others_.emplace_back(sharers, 0).second;
 }
 
-void EvaluationCounts::SharedCounts::add_all(const SharedCounts& user, double more) {
-  for (const auto& [pass, count] : user.in_others_) add(pass, count);
-  add(0, user.in_first_ + more);
+double EvaluationCounts::Counts::of(int sharers) const {
+  if (sharers == 0) return first_;
+  const auto found = std::ranges::find(others_, sharers, &std::pair<int, double>::first);
+  return found != others_.end() ? found->second : 0;
 }
 
-double EvaluationCounts::SharedCounts::sum() const {
-  double sum = in_first_;
-  for (const auto& [pass, count] : in_others_) sum += count;
+double EvaluationCounts::Counts::sum() const {
+  double sum = first_;
+  for (const auto& [sharers, count] : others_) sum += count;
   return sum;
+}
+
+void EvaluationCounts::Passed::share_all(size_t operand, size_t user) {
+  Counts& to = shared[operand];
+  to.share(0, shared[user].first() + apart[user].first());
+  for (const auto& [sharers, count] : shared[user].others()) to.share(sharers, count + apart[user].of(sharers));
+  for (const auto& [sharers, count] : apart[user].others()) to.share(sharers, count + shared[user].of(sharers));
+}
+
+void EvaluationCounts::Passed::add_apart(size_t operand, size_t user, double evaluated, double count) {
+  Counts& to = apart[operand];
+  double rest = count;
+  if (evaluated > 0) {
+    for (const Counts* from : {&shared[user], &apart[user]}) {
+      for (const auto& [sharers, times] : from->others()) {
+        if (sharers > 0) continue;
+        to.add(sharers, count * times / evaluated);
+        rest -= count * times / evaluated;
+      }
+    }
+  }
+  to.add(0, std::max(rest, 0.0));
 }
 
 EvaluationCounts::EvaluationCounts(const CountedGraph& graph, std::vector<InstructionId> once, int64_t blocks,
@@ -167,15 +186,15 @@ EvaluationCounts::EvaluationCounts(const CountedGraph& graph, std::vector<Instru
 
 Evaluations EvaluationCounts::of_results(bool of_warps, const std::vector<int>& passes) const {
   const size_t count = graph_.size();
-  Passed passed{std::vector<SharedCounts>(count), std::vector<double>(count, 0), {}, of_warps};
+  Passed passed{std::vector<Counts>(count), std::vector<Counts>(count), {}, of_warps};
   if (!passes.empty()) passed.pass_of.assign(count, -1);
   for (size_t i = 0; i < passes.size(); ++i) passed.pass_of[static_cast<size_t>(heroes_[i])] = passes[i];
-  for (const InstructionId id : graph_.roots) passed.shared[static_cast<size_t>(id)].add(0, at(id).elements);
+  for (const InstructionId id : graph_.roots) passed.shared[static_cast<size_t>(id)].share(0, at(id).elements);
   Evaluations total(count, 0);
   for (size_t i = count; i-- > 0;) {
     const auto id = static_cast<InstructionId>(i);
     if (at(id).opcode == Opcode::Tuple) continue;
-    total[i] = once_[i] ? at(id).elements : passed.shared[i].sum() + passed.apart[i];
+    total[i] = once_[i] ? at(id).elements : passed.sum(i);
     if (total[i] != 0) pass_on(id, total[i], passed);
   }
   return total;
@@ -189,7 +208,7 @@ Evaluations EvaluationCounts::of_warps(const std::vector<int>& passes) const { r
 
 double EvaluationCounts::of_longest_element(const std::vector<double>& operations) const {
   const size_t count = graph_.size();
-  Passed passed{std::vector<SharedCounts>(count), std::vector<double>(count, 0), {}, false};
+  Passed passed{std::vector<Counts>(count), std::vector<Counts>(count), {}, false};
   // Most roots need few of the instructions: those that are reached, the last first.
   std::vector<InstructionId> reached;
   std::vector<bool> is_reached(count, false);
@@ -203,7 +222,7 @@ double EvaluationCounts::of_longest_element(const std::vector<double>& operation
   for (const InstructionId root : graph_.roots) {
     double sum = 0;
     const auto want = [&](InstructionId id) {
-      passed.shared[static_cast<size_t>(id)].add(0, std::min(1.0, at(id).elements));
+      passed.shared[static_cast<size_t>(id)].share(0, std::min(1.0, at(id).elements));
       reach(id);
     };
     if (at(root).opcode == Opcode::Scatter) {
@@ -219,14 +238,14 @@ double EvaluationCounts::of_longest_element(const std::vector<double>& operation
       const InstructionId id = reached.back();
       const auto i = static_cast<size_t>(id);
       reached.pop_back();
-      const double evaluated = once_[i] ? 0 : passed.shared[i].sum() + passed.apart[i];
+      const double evaluated = once_[i] ? 0 : passed.sum(i);
       if (evaluated != 0 && at(id).opcode != Opcode::Tuple) {
         sum += evaluated * operations[i];
         pass_on(id, evaluated, passed);
         for (const CountedInstruction::OperandReads& read : at(id).reads) reach(operand_of(id, read));
       }
       passed.shared[i] = {};
-      passed.apart[i] = 0;
+      passed.apart[i] = {};
       is_reached[i] = false;
     }
     longest = std::max(longest, sum);
@@ -284,43 +303,58 @@ std::array<double, 2> EvaluationCounts::evaluated_by_product(InstructionId produ
   return counts;
 }
 
+int EvaluationCounts::branch_of(InstructionId concatenate, int operand) const {
+  return -1 - static_cast<int>(graph_.first_operands[static_cast<size_t>(concatenate)]) - operand;
+}
+
 void EvaluationCounts::pass_on(InstructionId id, double evaluated, Passed& passed) const {
   const auto i = static_cast<size_t>(id);
   const CountedInstruction& it = at(id);
   if (once_[i] && it.opcode == Opcode::Dot) {
     const std::array<double, 2> counts = evaluated_by_product(id, passed.of_warps);
     for (size_t k = 0; k < counts.size(); ++k)
-      passed.apart[static_cast<size_t>(graph_.operands_of(id)[k])] += counts[k];
+      passed.apart[static_cast<size_t>(graph_.operands_of(id)[k])].add(0, counts[k]);
     return;
   }
   const bool all_take_part = passed.of_warps && it.parts_warps;
   for (const CountedInstruction::OperandReads& read : it.reads) {
     const InstructionId operand = operand_of(id, read);
     const double there = at(operand).elements;
-    SharedCounts& shared = passed.shared[static_cast<size_t>(operand)];
-    double& apart = passed.apart[static_cast<size_t>(operand)];
-    if (read.unknown) apart += evaluated * there;
+    const auto to = static_cast<size_t>(operand);
+    const auto add_apart = [&](double count) {
+      if (once_[i]) {
+        passed.apart[to].add(0, count);
+      } else {
+        passed.add_apart(to, i, evaluated, count);
+      }
+    };
+    if (read.unknown) add_apart(evaluated * there);
     for (const CountedInstruction::Map& map : read.maps) {
+      if (it.opcode == Opcode::Concatenate && it.reads.size() > 1) {
+        const double part = all_take_part ? evaluated : evaluated * there / std::max(it.elements, 1.0);
+        passed.shared[to].share(branch_of(id, read.operand), part);
+        continue;
+      }
       if (map.identity) {
         if (once_[i]) {
-          shared.add(0, evaluated);
+          passed.shared[to].share(0, evaluated);
         } else {
-          shared.add_all(passed.shared[i], passed.apart[i]);
+          passed.share_all(to, i);
         }
         continue;
       }
       if (it.opcode == Opcode::Reduce && !passed.pass_of.empty() && passed.pass_of[i] >= 0) {
-        shared.add(passed.pass_of[i], evaluated * map.reads);
+        passed.shared[to].share(passed.pass_of[i], evaluated * map.reads);
         continue;
       }
       // The elements of a row are sorted together.
       if (it.opcode == Opcode::Sort || it.opcode == Opcode::TopK) {
-        apart += there;
+        add_apart(there);
         continue;
       }
       // Threads share what a scan reads.
       if (it.opcode == Opcode::ReduceWindow && once_[i]) {
-        apart += there;
+        add_apart(there);
         continue;
       }
       // Of what a condition guards, only what satisfies it is evaluated: no more than there is, as often as the whole
@@ -329,7 +363,7 @@ void EvaluationCounts::pass_on(InstructionId id, double evaluated, Passed& passe
       const bool is_part = map.constrained && it.opcode != Opcode::Scatter && it.opcode != Opcode::Convolution;
       double most = evaluated * map.reads;
       if (is_part && !all_take_part) most = std::min(most, times * there * map.readers);
-      apart += it.opcode == Opcode::Scatter ? read.of_scatter : most;
+      add_apart(it.opcode == Opcode::Scatter ? read.of_scatter : most);
     }
   }
 }

@@ -1,6 +1,7 @@
 // How often a kernel that computes all of a computation in one go evaluates each of its instructions.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <span>
 #include <utility>
@@ -108,24 +109,34 @@ class EvaluationCounts {
   std::vector<RepeatedReduction> repeated_reductions(const Evaluations& whole) const;
 
  private:
-  /// How often users at an instruction's own index evaluate it, by pass: those of one pass share that.
-  class SharedCounts {
+  /// How often an instruction is evaluated, by who shares that: reductions of one pass (their number; 0 for elementwise
+  /// results), or one operand of a concatenation (branch_of), of which no element has two.
+  class Counts {
    public:
-    void add(int pass, double count);
-    /// Those of a user, and `more` of it in pass 0.
-    void add_all(const SharedCounts& user, double more);
+    double of(int sharers) const;
+    void add(int sharers, double count) { at(sharers) += count; }
+    void share(int sharers, double count) { at(sharers) = std::max(at(sharers), count); }
     double sum() const;
+    /// Of the pass 0, and the others.
+    double first() const { return first_; }
+    const std::vector<std::pair<int, double>>& others() const { return others_; }
 
    private:
-    double in_first_ = 0;
-    std::vector<std::pair<int, double>> in_others_;
+    double& at(int sharers);
+    double first_ = 0;
+    std::vector<std::pair<int, double>> others_;
   };
   /// Evaluations on their way from users to operands.
   struct Passed {
-    std::vector<SharedCounts> shared;  ///< once for all users at its own index in a pass
-    std::vector<double> apart;         ///< and for each of the others
-    std::vector<int> pass_of;          ///< of reductions that run in passes; empty where none does
+    std::vector<Counts> shared;  ///< once for all users at its own index that share it
+    std::vector<Counts> apart;   ///< and for each of the others, of which none is in a pass above 0
+    std::vector<int> pass_of;    ///< of reductions that run in passes; empty where none does
     bool of_warps = false;
+    double sum(size_t i) const { return shared[i].sum() + apart[i].sum(); }
+    /// To an operand that a user reads at its own index.
+    void share_all(size_t operand, size_t user);
+    /// To an operand of which a user that is so often evaluated evaluates so many elements.
+    void add_apart(size_t operand, size_t user, double evaluated, double count);
   };
 
   Evaluations of_results(bool of_warps, const std::vector<int>& passes) const;
@@ -133,6 +144,8 @@ class EvaluationCounts {
   void pass_on(hlo::InstructionId id, double evaluated, Passed& passed) const;
   /// The array that a read is of: where the operand is a tuple, one of its elements.
   hlo::InstructionId operand_of(hlo::InstructionId id, const CountedInstruction::OperandReads& read) const;
+  /// A number, below 0, of what is evaluated for that operand of a concatenation.
+  int branch_of(hlo::InstructionId concatenate, int operand) const;
   /// For each operand of a product among `once`, how many elements of it are evaluated.
   std::array<double, 2> evaluated_by_product(hlo::InstructionId product, bool of_warps) const;
   const CountedInstruction& at(hlo::InstructionId id) const { return *graph_.instructions[static_cast<size_t>(id)]; }
