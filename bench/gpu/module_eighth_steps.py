@@ -1,14 +1,13 @@
 """More modules of modules.py by the author of module_eighth_layers.py: steps of decoding, optimizers, embeddings,
-graphs, scans, sorts, experts, stencils, samplers, transforms, convolutions and pools."""
-import functools
+graphs, scans, sorts, experts and stencils."""
 import math
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from module_families import (BF16, F32, I32, Arg, around_one, backward, bf16, f32, ints, key, key_of, layer_norm,
-                             module, rms_norm, weights)
+from module_families import (BF16, F32, I32, Arg, around_one, backward, bf16, f32, ints, layer_norm, module,
+                             rms_norm, weights)
 
 U8, F16 = jnp.uint8, jnp.float16
 
@@ -376,3 +375,180 @@ def _(batch, length, width, inner):
         return jnp.exp(gone + lax.cumlogsumexp(logs - gone, axis=1))[:, 1:] @ out
     x = f32(batch, length, width)
     return backward(layer), x, x, weights(F32, width, 2 * inner), weights(F32, inner, width), f32(inner)
+
+
+@module("retention_chunks_grad_bf16", "scans", {"batch": 3, "chunks": 11, "chunk": 72, "heads": 6, "size": 80},
+        {"batch": 2, "chunks": 2, "chunk": 3, "heads": 2, "size": 4}, tolerance=8)
+def _(batch, chunks, chunk, heads, size):
+    """Retention by chunks: decays of heads inside one, a state carried by a scan between them, a norm by head."""
+    def layer(q, k, v, gate):
+        log = jnp.log1p(-(2.0 ** (-5 - jnp.arange(heads))))[:, None, None]
+        place = jnp.arange(chunk)
+        apart = place[:, None] - place
+        inside = jnp.where(apart >= 0, jnp.exp(log * apart), 0)
+        from_start, to_end = jnp.exp(log * (place[:, None] + 1)), jnp.exp(log * (chunk - 1 - place[:, None]))
+
+        def step(state, now):
+            q, k, v = (a.astype(F32) for a in now)
+            y = jnp.einsum("bhqk,bhkd->bhqd", jnp.einsum("bhqd,bhkd->bhqk", q, k) * inside, v)
+            y = y + jnp.einsum("bhqd,bhde->bhqe", q * from_start, state)
+            return state * jnp.exp(log * chunk) + jnp.einsum("bhkd,bhke->bhde", k * to_end, v), y
+        y = lax.scan(step, jnp.zeros((batch, heads, size, size)), (q, k * size ** -0.5, v))[1]
+        y = y * lax.rsqrt(jnp.square(y).mean(-1, keepdims=True) + 1e-5)
+        return jax.nn.silu(gate) * y.astype(BF16)
+    x = bf16(chunks, batch, heads, chunk, size)
+    return backward(layer), x, x, x, x, x
+
+
+# Sorts.
+
+@module("ranks_in_groups_searched_s32", "sorts", {"rows": 70001, "groups": 911, "queries": 12007},
+        {"rows": 23, "groups": 4, "queries": 9})
+def _(rows, groups, queries):
+    """Rows in order of group, then score downwards; ranks with ties in groups, the fourth of each, sizes up to keys."""
+    def run(group, score, asked):
+        order = jnp.lexsort((-score, group))
+        g, s = group[order], score[order]
+        place = jnp.arange(rows)
+        new = jnp.concatenate([jnp.ones(1, bool), (g[1:] != g[:-1]) | (s[1:] != s[:-1])])
+        start = jnp.searchsorted(g, jnp.arange(groups))
+        rank = lax.cummax(jnp.where(new, place, 0)) - start[g]
+        end = jnp.searchsorted(g, jnp.arange(groups), side="right")
+        fourth = jnp.where(end - start > 3, order[jnp.minimum(start + 3, rows - 1)], -1)
+        return jnp.zeros(rows, I32).at[order].set(rank), fourth, jnp.searchsorted(g, asked, side="right"), end - start
+    return run, ints(groups, rows), ints(40, rows), ints(groups, queries)
+
+
+@module("soft_suppressed_boxes_f32", "sorts", {"classes": 20, "boxes": 500, "kept": 60},
+        {"classes": 3, "boxes": 9, "kept": 4}, tolerance=2, mismatch=0.01)
+def _(classes, boxes, kept):
+    """The best box of each class in turn; scores of the others fall by their overlap with it, not to nothing."""
+    def one(scores, corners):
+        area = (corners[:, 2:] - corners[:, :2]).prod(-1)
+
+        def step(scores, _):
+            best = scores.argmax()
+            low, high = (f(corners[:, s], corners[best, s]) for f, s in ((jnp.maximum, slice(0, 2)),
+                                                                        (jnp.minimum, slice(2, 4))))
+            met = jnp.maximum(high - low, 0).prod(-1)
+            overlap = met / (area + area[best] - met + 1e-9)
+            return (scores * jnp.exp(-2 * overlap * overlap)).at[best].set(-1.0), (best, scores[best])
+        return lax.scan(step, scores, None, length=kept)[1]
+
+    def run(scores, centres, sizes):
+        return jax.vmap(one, (0, None))(scores, jnp.concatenate([centres - sizes, centres + sizes], -1))
+    return (run, Arg((classes, boxes), F32, low=0, high=1), Arg((boxes, 2), F32, low=0, high=1),
+            Arg((boxes, 2), F32, low=0.02, high=0.2))
+
+
+@module("depths_resampled_grad_f32", "sorts", {"rays": 3000, "coarse": 64, "fine": 96},
+        {"rays": 3, "coarse": 6, "fine": 5}, tolerance=10, mismatch=2e-3)
+def _(rays, coarse, fine):
+    """Depths drawn by the inverse of piecewise sums of weights, sorted among the old ones, then composed; gradients."""
+    def layer(colours, density, depths, u):
+        depths = jnp.sort(depths, -1)
+        weight = lax.stop_gradient(jax.nn.softplus(density[:, 1:-1])) + 0.01
+        sums = jnp.pad(jnp.cumsum(weight / weight.sum(-1, keepdims=True), -1), ((0, 0), (1, 0)))
+        middle = (depths[:, 1:] + depths[:, :-1]) / 2
+        drawn = jax.vmap(jnp.interp)(u, sums, middle)
+        every = jnp.sort(jnp.concatenate([depths, drawn], -1), -1)
+        at = jnp.clip(jax.vmap(lambda a, v: jnp.searchsorted(a, v, side="right"))(depths, every) - 1, 0, coarse - 1)
+        gap = jnp.diff(every, axis=-1, append=every[:, -1:] + 0.1)
+        passed = jnp.take_along_axis(jax.nn.softplus(density), at, -1) * gap
+        share = jnp.exp(passed - jnp.cumsum(passed, -1)) * (1 - jnp.exp(-passed))
+        return (share[..., None] * jnp.take_along_axis(jax.nn.sigmoid(colours), at[..., None], 1)).sum(1)
+    return (of_first(2, layer), f32(rays, 3), f32(rays, coarse, 3), f32(rays, coarse),
+            Arg((rays, coarse), F32, low=2, high=6), Arg((rays, fine), F32, low=0, high=1))
+
+
+# Experts.
+
+@module("noisy_gates_load_grad_f32", "moe", {"tokens": 1203, "width": 200, "inner": 96, "experts": 10, "k": 3},
+        {"tokens": 5, "width": 4, "inner": 3, "experts": 5, "k": 2}, tolerance=4, mismatch=1e-3)
+def _(tokens, width, inner, experts, k):
+    """Gates with learned noise; losses by spreads of importance and of loads that normal distributions expect."""
+    def loss(x, gate, noise, up, down, drawn):
+        clean, deviation = x @ gate, jax.nn.softplus(x @ noise) + 1e-2
+        noisy = clean + drawn * deviation
+        top, chosen = lax.top_k(noisy, k + 1)
+        share = (jax.nn.one_hot(chosen[:, :k], experts) * jax.nn.softmax(top[:, :k])[..., None]).sum(1)
+        least = jnp.where(noisy > top[:, k:], top[:, k:], top[:, k - 1:k])
+        load = jax.scipy.stats.norm.cdf((clean - least) / deviation).sum(0)
+        h = jax.nn.relu(jnp.einsum("tw,ewi->tei", x, up)) * share[..., None]
+        away = jnp.square(jnp.einsum("tei,eiw->tw", h, down) - x).mean()
+        return away + sum(0.1 * a.var() / (jnp.square(a.mean()) + 1e-10) for a in (share.sum(0), load))
+    return (jax.value_and_grad(loss, argnums=(0, 1, 2, 3, 4)), f32(tokens, width), weights(F32, width, experts),
+            weights(F32, width, experts), weights(F32, experts, width, inner), weights(F32, experts, inner, width),
+            f32(tokens, experts))
+
+
+@module("clamped_ragged_experts_bf16", "moe", {"tokens": 333, "width": 720, "inner": 480, "experts": 32, "k": 4},
+        {"tokens": 7, "width": 6, "inner": 4, "experts": 3, "k": 2}, tolerance=6, mismatch=5e-3)
+def _(tokens, width, inner, experts, k):
+    """Rows sorted by expert in ragged products with biases, interleaved gates clamped, a softmax of the chosen."""
+    def layer(x, gain, router, bias, up, up_bias, down, down_bias):
+        h = rms_norm(x, gain)
+        score, chosen = lax.top_k((h @ router).astype(F32) + bias, k)
+        flat = chosen.reshape(-1)
+        order = jnp.argsort(flat)
+        expert, count = flat[order], jnp.bincount(flat, length=experts)
+        h = lax.ragged_dot(h[order // k], up, count) + up_bias[expert]
+        gate, value = jnp.minimum(h[:, ::2], 7), jnp.clip(h[:, 1::2], -7, 7)
+        h = lax.ragged_dot(gate * jax.nn.sigmoid(1.702 * gate) * (value + 1), down, count) + down_bias[expert]
+        back = jnp.zeros_like(h).at[order].set(h).reshape(tokens, k, width)
+        return x + jnp.einsum("tkw,tk->tw", back, jax.nn.softmax(score).astype(BF16))
+    return (layer, bf16(tokens, width), around_one(BF16, width), weights(BF16, width, experts), f32(experts),
+            weights(BF16, experts, width, 2 * inner), bf16(experts, 2 * inner),
+            weights(BF16, experts, inner, width), bf16(experts, width))
+
+
+# Stencils.
+
+@module("multigrid_cycles_f32", "stencils", {"batch": 3, "size": 320, "levels": 4, "cycles": 3},
+        {"batch": 1, "size": 8, "levels": 2, "cycles": 2}, tolerance=4)
+def _(batch, size, levels, cycles):
+    """V-cycles of Poisson's equation: damped sweeps, means of fours downwards, repeats upwards, while not still."""
+    def run(f):
+        def lap(u):
+            p = jnp.pad(u, ((0, 0), (1, 1), (1, 1)))
+            return p[:, 2:, 1:-1] + p[:, :-2, 1:-1] + p[:, 1:-1, 2:] + p[:, 1:-1, :-2] - 4 * u
+
+        def sweeps(u, f, count):
+            return lax.fori_loop(0, count, lambda _, u: u + 0.2 * (lap(u) - f), u)
+
+        def cycle(u, f, level):
+            u = sweeps(u, f, 2 if level else 12)
+            if level:
+                n = f.shape[1] // 2
+                coarse = 4 * (f - lap(u)).reshape(batch, n, 2, n, 2).mean((2, 4))
+                fix = cycle(jnp.zeros_like(coarse), coarse, level - 1)
+                u = sweeps(u + jnp.repeat(jnp.repeat(fix, 2, 1), 2, 2), f, 2)
+            return u
+
+        def body(given):
+            u = cycle(given[0], f, levels - 1)
+            return u, jnp.abs(f - lap(u)).max(), given[2] + 1
+        return lax.while_loop(lambda a: (a[1] > 1e-6) & (a[2] < cycles), body, (jnp.zeros_like(f), jnp.inf, 0))
+    return run, f32(batch, size, size)
+
+
+@module("staggered_waves_grad_f32", "stencils", {"size": (130, 211), "steps": 40, "heard": 50},
+        {"size": (6, 7), "steps": 3, "heard": 4}, tolerance=4)
+def _(size, steps, heard):
+    """Velocities and pressure on staggered grids with damped borders, scanned; what receivers hear, and gradients."""
+    def loss(speed, wavelet, places, wanted):
+        rows, columns = (jnp.minimum(jnp.arange(n), jnp.arange(n)[::-1]) for n in size)
+        calm = 1 - 0.1 * jnp.exp(-0.1 * jnp.minimum(rows[:, None], columns[None]).astype(F32))
+
+        @jax.checkpoint
+        def step(given, now):
+            p, vx, vy = given
+            vx = calm * (vx + 0.4 * (jnp.pad(p[1:], ((0, 1), (0, 0))) - p))
+            vy = calm * (vy + 0.4 * (jnp.pad(p[:, 1:], ((0, 0), (0, 1))) - p))
+            apart = vx - jnp.pad(vx[:-1], ((1, 0), (0, 0))) + vy - jnp.pad(vy[:, :-1], ((0, 0), (1, 0)))
+            p = (calm * (p + 0.4 * speed * apart)).at[size[0] // 2, size[1] // 3].add(now)
+            return (p, vx, vy), p[3, places]
+        zero = jnp.zeros(size)
+        return jnp.square(lax.scan(step, (zero, zero, zero), wavelet)[1] - wanted).mean()
+    return (jax.value_and_grad(loss, argnums=(0, 1)), around_one(F32, *size), f32(steps), ints(size[1], heard),
+            f32(steps, heard))

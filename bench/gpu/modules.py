@@ -434,6 +434,7 @@ def main():
     from module_families import MODULES
     import module_operators  # noqa: F401, more modules
     import module_eighth_layers  # noqa: F401
+    import module_eighth_odds  # noqa: F401
     import module_eighth_steps  # noqa: F401
     import module_fresh_layers  # noqa: F401
     import module_fresh_shapes  # noqa: F401
