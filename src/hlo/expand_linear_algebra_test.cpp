@@ -328,13 +328,16 @@ TEST(ExpandSolverCalls, ManyExchangesAreAPermutation) {
 
 TEST(ExpandSolverCalls, OthersStayRefused) {
   for (const std::string& text :
-       {call("cusolver_syevd_ffi", "f32[4,4]", "(f32[4,4], f32[4], s32[])"),
-        call("cusolver_geqrf_ffi", "f32[4,3]", "(f32[4,3], f32[4])"),                 // four factors of three columns
-        call("cusolver_orgqr_ffi", "f32[4,3]", "f32[4,3]"),                           // of which factors?
-        call("cusolver_potrf_ffi", "f32[4,4]", "(f32[4,4], s32[])"),                  // which triangle?
-        call("cusolver_potrf_ffi", "f32[4,3]", "(f32[4,3], s32[])", "lower = true"),  // not square
-        call("cusolver_getrf_ffi", "f32[4,3]", "(f32[4,3], s32[4], s32[])"),          // four pivots of three columns
-        call("cusolver_getrf_ffi", "s32[3,3]", "(s32[3,3], s32[3], s32[])"),          // integers
+       {call("cusolver_syevd_ffi", "f32[4,4]", "(f32[4,4], f32[4], s32[])"),                  // which triangle?
+        call("cusolver_syevd_ffi", "c64[4,4]", "(c64[4,4], f32[4], s32[])", "lower = true"),  // complex
+        call("cusolver_gesvdj_ffi", "f32[4,3]", "(f32[4,3], f32[3], f32[4,3], f32[3,4], s32[])", "compute_uv = true"),
+        call("lapack_dpotrf_ffi", "f32[4,4]", "(f32[4,4], s32[])", "uplo = 76 : ui8"),  // of another type
+        call("cusolver_geqrf_ffi", "f32[4,3]", "(f32[4,3], f32[4])"),                   // four factors of three columns
+        call("cusolver_orgqr_ffi", "f32[4,3]", "f32[4,3]"),                             // of which factors?
+        call("cusolver_potrf_ffi", "f32[4,4]", "(f32[4,4], s32[])"),                    // which triangle?
+        call("cusolver_potrf_ffi", "f32[4,3]", "(f32[4,3], s32[])", "lower = true"),    // not square
+        call("cusolver_getrf_ffi", "f32[4,3]", "(f32[4,3], s32[4], s32[])"),            // four pivots of three columns
+        call("cusolver_getrf_ffi", "s32[3,3]", "(s32[3,3], s32[3], s32[])"),            // integers
         call("cu_lu_pivots_to_permutation", "s32[5]", "s32[3]")}) {
     const ModulePtr module = parsed(text);
     ASSERT_TRUE(module);

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string_view>
 
+#include "hlo/jacobi_loops.h"
 #include "hlo/matrix_loops.h"
 #include "hlo/replace_instructions.h"
 
@@ -24,14 +25,58 @@ std::string_view attribute(const Instruction& it, std::string_view name) {
   return {};
 }
 
-/// What `lower` says in "{lower = true}".
-std::optional<bool> is_lower(const Instruction& it) {
+/// What stands after "NAME = " in the call's "{NAME = …, …}".
+std::string_view config_value(const Instruction& it, std::string_view name) {
   const std::string_view config = attribute(it, "backend_config");
-  const size_t at = config.find("lower = ");
-  if (at == std::string_view::npos) return std::nullopt;
-  const std::string_view value = config.substr(at + 8);
+  for (size_t at = config.find(name); at != std::string_view::npos; at = config.find(name, at + 1)) {
+    const bool begins = at > 0 && (config[at - 1] == '{' || config[at - 1] == ' ');
+    const std::string_view rest = config.substr(at + name.size());
+    if (begins && rest.starts_with(" = ")) return rest.substr(3);
+  }
+  return {};
+}
+
+std::optional<bool> flag(const Instruction& it, std::string_view name) {
+  const std::string_view value = config_value(it, name);
   if (value.starts_with("true")) return true;
   return value.starts_with("false") ? std::optional(false) : std::nullopt;
+}
+
+/// LAPACK's letters, which JAX gives as numbers: "uplo = 76 : ui8". 0 where there is none.
+char letter(const Instruction& it, std::string_view name) {
+  int value = 0;
+  for (const char digit : config_value(it, name)) {
+    if (digit < '0' || digit > '9' || value > 255) break;
+    value = 10 * value + (digit - '0');
+  }
+  return value < 128 ? static_cast<char>(value) : '\0';
+}
+
+/// The triangle of a factor or of a symmetric matrix, as CUDA's calls or LAPACK's say it.
+std::optional<bool> is_lower(const Instruction& it) {
+  if (const auto lower = flag(it, "lower")) return lower;
+  const char triangle = letter(it, "uplo");
+  if (triangle == 'L') return true;
+  return triangle == 'U' ? std::optional(false) : std::nullopt;
+}
+
+/// What a call computes, of whichever library: "potrf" of cusolver_potrf_ffi and of lapack_spotrf_ffi; the type's
+/// letter has to be the operand's.
+std::string_view routine_of(const Instruction& it, ElementType type) {
+  std::string_view name = attribute(it, "custom_call_target");
+  if (name.size() < 2) return {};
+  name = name.substr(1, name.size() - 2);
+  if (!name.ends_with("_ffi")) return name;
+  if (name.starts_with("cusolver_")) return name.substr(9, name.size() - 13);
+  if (!name.starts_with("lapack_")) return name;
+  name = name.substr(7, name.size() - 11);
+  const char expected = type == ElementType::F32   ? 's'
+                        : type == ElementType::F64 ? 'd'
+                        : type == ElementType::C64 ? 'c'
+                                                   : 'z';
+  if (name.empty() || name[0] != expected) return {};
+  name = name.substr(1);
+  return name == "ungqr" ? "orgqr" : name;
 }
 
 bool is_number(const Shape& shape) { return is_complex(shape.type) || is_float(shape.type); }
@@ -106,6 +151,93 @@ std::string permutation(const Instruction& it, const Shapes& operands) {
   return text.module(text.reshape(permutation_of(text, pivots, it.shape.dims.back()), it.shape.dims));
 }
 
+/// As JAX lowers it for the CPU, where the operand's other triangle may hold anything.
+std::string trsm(const Instruction& it, const Shapes& operands) {
+  TextBuilder text;
+  const Value a = text.parameter(0, operands[0]), b = text.parameter(1, operands[1]);
+  const char operation = letter(it, "trans_x");
+  return text.module(
+      text.add(array_shape(it.shape.type, it.shape.dims),
+               fmt::format("triangular-solve({}, {}), left_side={}, lower={}, unit_diagonal={}, transpose_a={}", a.name,
+                           b.name, letter(it, "side") == 'L', letter(it, "uplo") == 'L', letter(it, "diag") == 'U',
+                           operation == 'N'   ? "NO_TRANSPOSE"
+                           : operation == 'T' ? "TRANSPOSE"
+                                              : "ADJOINT")));
+}
+
+std::string syevd(const Instruction& it, const Shapes& operands) {
+  TextBuilder text;
+  const Eigenpairs made = eigenpairs(text, matrices(text, text.parameter(0, operands[0])), *is_lower(it));
+  const auto as = [&](const Value& value, size_t element) {
+    const Shape& shape = it.shape.elements[element];
+    return text.reshape(text.convert(value, shape.type), shape.dims);
+  };
+  return text.module(text.tuple({as(made.vectors, 0), as(made.values, 1), as(made.info, 2)}));
+}
+
+/// Where the factors of a = u · diag · vᵀ are among a call's results, and which it asks for.
+struct SvdForm {
+  SingularVectors vectors = SingularVectors::None;
+  size_t left = 2, right = 3;
+  bool right_transposed = false;  ///< v in place of vᵀ
+};
+std::optional<SvdForm> svd_form(const Instruction& it, const Shape& matrix) {
+  const std::string_view routine = routine_of(it, matrix.type);
+  SvdForm form;
+  bool wanted = false;
+  if (const char mode = letter(it, "mode"); routine == "gesdd" || (routine == "gesvd" && mode != 0)) {
+    if (mode != 'A' && mode != 'S' && mode != 'N') return std::nullopt;
+    wanted = mode != 'N';
+  } else if (routine == "gesvd" || routine == "gesvdj" || routine == "gesvdp") {
+    const auto asked = flag(it, "compute_uv");
+    if (!asked) return std::nullopt;
+    wanted = *asked;
+    form.right_transposed = routine != "gesvd";
+    if (routine == "gesvd" && flag(it, "transposed").value_or(false)) std::swap(form.left, form.right);
+  } else {
+    return std::nullopt;
+  }
+  const auto& results = it.shape.elements;
+  const Dims batch = batch_of(matrix, 2);
+  const int64_t m = matrix.dims[batch.size()], n = matrix.dims.back(), k = std::min(m, n);
+  const auto is = [&](const Shape& shape, int64_t rows, int64_t columns) {
+    Dims dims = batch;
+    dims.insert(dims.end(), {rows, columns});
+    return same_shape(shape, array_shape(matrix.type, dims));
+  };
+  const auto fits = [&](int64_t left_columns, int64_t right_rows) {
+    return is(results[form.left], m, left_columns) &&
+           (form.right_transposed ? is(results[form.right], n, right_rows) : is(results[form.right], right_rows, n));
+  };
+  if (!wanted) return results[2].is_array() && results[3].is_array() ? std::optional(form) : std::nullopt;
+  if (!fits(m, n) && !fits(k, k)) return std::nullopt;
+  form.vectors = fits(k, k) ? SingularVectors::Thin : SingularVectors::Full;
+  return form;
+}
+
+/// The first result is the library's workspace: nobody reads it. Where vectors are not asked for, neither are theirs.
+std::string svd(const Instruction& it, const Shapes& operands) {
+  const SvdForm form = *svd_form(it, operands[0]);
+  TextBuilder text;
+  const Value given = text.parameter(0, operands[0]);
+  const SingularValues made = singular_values(text, matrices(text, given), form.vectors);
+  const auto as = [&](const Value& value, size_t element) {
+    const Shape& shape = it.shape.elements[element];
+    return text.reshape(text.convert(value, shape.type), shape.dims);
+  };
+  std::vector<Value> results{as(given, 0), as(made.values, 1), given, given, as(made.info, 4)};
+  if (form.vectors == SingularVectors::None) {
+    for (const size_t i : {size_t{2}, size_t{3}}) {
+      const Shape& shape = it.shape.elements[i];
+      results[i] = text.spread(text.constant(shape.type, 0), shape.dims);
+    }
+  } else {
+    results[form.left] = as(made.left, form.left);
+    results[form.right] = as(form.right_transposed ? text.transpose(made.right) : made.right, form.right);
+  }
+  return text.module(text.tuple(results));
+}
+
 bool is_info(const Shape& shape, const Dims& batch) { return same_shape(shape, array_shape(ElementType::S32, batch)); }
 
 bool fits_orgqr(const Instruction& it, const Shapes& operands) {
@@ -116,15 +248,34 @@ bool fits_orgqr(const Instruction& it, const Shapes& operands) {
          factors.dims.back() <= std::min(matrix.dims.back(), matrix.dims[matrix.dims.size() - 2]);
 }
 
+bool fits_trsm(const Instruction& it, const Shapes& operands) {
+  const Shape &matrix = operands[0], &sides = operands[1];
+  const auto one_of = [&](std::string_view name, std::string_view letters) {
+    const char found = letter(it, name);
+    return found != 0 && letters.find(found) != std::string_view::npos;
+  };
+  if (!one_of("side", "LR") || !one_of("uplo", "LU") || !one_of("diag", "NU") || !one_of("trans_x", "NTC"))
+    return false;
+  if (!sides.is_array() || sides.type != matrix.type || !is_number(matrix) || !same_shape(it.shape, sides))
+    return false;
+  if (matrix.rank() < 2 || sides.rank() != matrix.rank() || batch_of(sides, 2) != batch_of(matrix, 2)) return false;
+  const int64_t order = matrix.dims.back();
+  return matrix.dims[matrix.dims.size() - 2] == order &&
+         sides.dims[sides.dims.size() - (letter(it, "side") == 'L' ? 2 : 1)] == order;
+}
+
 /// How a call of this target is written out; nothing where its operands and result are not those of the target.
 Expansion expansion_of(const Instruction& it, const Shapes& operands) {
-  const std::string_view target = attribute(it, "custom_call_target");
   if (operands.empty() || operands.size() > 2) return nullptr;
   const Shape& operand = operands[0];
   if (!operand.is_array() || operand.element_count() == 0) return nullptr;
-  if (operands.size() == 2) return target == "\"cusolver_orgqr_ffi\"" && fits_orgqr(it, operands) ? &orgqr : nullptr;
+  const std::string_view routine = routine_of(it, operand.type);
+  if (operands.size() == 2) {
+    if (routine == "trsm") return fits_trsm(it, operands) ? &trsm : nullptr;
+    return routine == "orgqr" && fits_orgqr(it, operands) ? &orgqr : nullptr;
+  }
   const Shape& result = it.shape;
-  if (target == "\"cu_lu_pivots_to_permutation\"") {
+  if (routine == "cu_lu_pivots_to_permutation") {
     const bool fits = operand.type == ElementType::S32 && operand.rank() > 0 && result.is_array() &&
                       result.type == ElementType::S32 && result.rank() == operand.rank() &&
                       batch_of(result, 1) == batch_of(operand, 1) && result.dims.back() >= operand.dims.back();
@@ -134,7 +285,7 @@ Expansion expansion_of(const Instruction& it, const Shapes& operands) {
   if (elements < 2 || operand.rank() < 2 || !is_number(operand)) return nullptr;
   const Dims batch = batch_of(operand, 2);
   const int64_t rows = operand.dims[batch.size()], columns = operand.dims.back();
-  if (target == "\"cusolver_geqrf_ffi\"") {
+  if (routine == "geqrf") {
     Dims factors = batch;
     factors.push_back(std::min(rows, columns));
     return elements == 2 && same_shape(result.elements[0], operand) &&
@@ -143,12 +294,19 @@ Expansion expansion_of(const Instruction& it, const Shapes& operands) {
                : nullptr;
   }
   if (!same_shape(result.elements[0], operand) || !is_info(result.elements[elements - 1], batch)) return nullptr;
-  if (target == "\"cusolver_potrf_ffi\"") return elements == 2 && rows == columns && is_lower(it) ? &potrf : nullptr;
-  if (target == "\"cusolver_getrf_ffi\"") {
+  if (routine == "potrf") return elements == 2 && rows == columns && is_lower(it) ? &potrf : nullptr;
+  if (routine == "getrf") {
     Dims pivots = batch;
     pivots.push_back(std::min(rows, columns));
     return elements == 3 && is_info(result.elements[1], pivots) ? &getrf : nullptr;
   }
+  // Rotations of complex numbers are none of these.
+  if (!is_float(operand.type)) return nullptr;
+  Dims values = batch;
+  values.push_back(std::min(rows, columns));
+  if (!same_shape(result.elements[1], array_shape(operand.type, values))) return nullptr;
+  if (routine == "syevd") return elements == 3 && rows == columns && is_lower(it) ? &syevd : nullptr;
+  return elements == 5 && svd_form(it, operand) ? &svd : nullptr;
   return nullptr;
 }
 

@@ -18,6 +18,13 @@ bool has_solver_calls(const Module& module);
 ///    info is the number from 1 of the first pivot that is 0, or 0.
 ///  - cusolver_geqrf_ffi, a → (r and reflectors, their factors), as LAPACK has them (matrix_loops.h).
 ///  - cusolver_orgqr_ffi, these two → the first columns of the reflectors' product.
+///  - cusolver_syevd_ffi, a symmetric a → (eigenvectors, eigenvalues, info), and cusolver_gesvd_ffi, _gesvdj_,
+///  _gesvdp_,
+///    a → (a, singular values, two factors of vectors, info), of real numbers: rotations until a tolerance is reached
+///    (jacobi_loops.h). Vectors' signs, and vectors of equal values, are no library's. Factors that are not asked for
+///    are 0. info is 1 where 40 sweeps did not do.
+///  - What JAX lowers the same functions to for the CPU: lapack_?potrf_ffi, getrf, geqrf, orgqr, ungqr, trsm, syevd,
+///    gesvd and gesdd, ? being the letter of the type.
 ///  - cu_lu_pivots_to_permutation, pivots from 0 → the permutation that these exchanges make.
 /// Those without elements stay, and those that a library computes. Error where the module is not verified.
 Result<Module> expand_solver_calls(const Module& module, const IsOfLibrary& is_of_library = {});

@@ -51,18 +51,6 @@ Value picked(TextBuilder& text, const Value& of, const Value& at) {
                               "slice_sizes={{1,1{}}}",
                               of.name, places.name, rows ? "1" : "", rows ? fmt::format(",{}", dims[1]) : ""));
 }
-/// of[i, at[i, j], :].
-Value permuted(TextBuilder& text, const Value& of, const Value& at) {
-  const Dims& dims = of.dims();
-  const Value places = text.reshape(at, {dims[0], dims[1], 1});
-  return text.add(array_shape(of.type(), dims), fmt::format("gather({}, {}), offset_dims={{2}}, "
-                                                            "collapsed_slice_dims={{1}}, start_index_map={{1}}, "
-                                                            "operand_batching_dims={{0}}, "
-                                                            "start_indices_batching_dims={{0}}, index_vector_dim=2, "
-                                                            "slice_sizes={{1,1,{}}}",
-                                                            of.name, places.name, dims[2]));
-}
-
 /// With 1 on the diagonal from row `from` on.
 Value with_ones(TextBuilder& text, const Value& of, int64_t from) {
   const Value rows = text.iota(kIndex, of.dims(), 1), columns = text.iota(kIndex, of.dims(), 2);
@@ -191,6 +179,18 @@ Eliminated eliminated(TextBuilder& text, const Value& block, const Value& pivots
 }
 
 }  // namespace
+
+Value permuted(TextBuilder& text, const Value& of, const Value& at) {
+  const Dims& dims = of.dims();
+  const Value places = text.reshape(at, {dims[0], at.dims()[1], 1});
+  return text.add(array_shape(of.type(), {dims[0], at.dims()[1], dims[2]}),
+                  fmt::format("gather({}, {}), offset_dims={{2}}, "
+                              "collapsed_slice_dims={{1}}, start_index_map={{1}}, "
+                              "operand_batching_dims={{0}}, "
+                              "start_indices_batching_dims={{0}}, index_vector_dim=2, "
+                              "slice_sizes={{1,1,{}}}",
+                              of.name, places.name, dims[2]));
+}
 
 Value matrices(TextBuilder& text, const Value& of) {
   const Dims& dims = of.dims();

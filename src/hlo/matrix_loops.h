@@ -12,6 +12,9 @@ constexpr int64_t kLargestBlock = 128;
 /// An array as [batch, m, n], of floats of 32 bits or more.
 TextBuilder::Value matrices(TextBuilder& text, const TextBuilder::Value& of);
 
+/// of[i, at[i, j], :], of [batch, m, n] and s32[batch, k].
+TextBuilder::Value permuted(TextBuilder& text, const TextBuilder::Value& of, const TextBuilder::Value& at);
+
 /// x of a · x = b, for a: [batch, n, n] lower triangular with zeros above its diagonal, and b: [batch, n, m].
 TextBuilder::Value solve_lower(TextBuilder& text, const TextBuilder::Value& a, const TextBuilder::Value& b,
                                bool unit_diagonal);

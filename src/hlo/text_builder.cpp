@@ -180,13 +180,24 @@ void TextBuilder::take(TextBuilder& made, std::string_view name, const Value& ro
 }
 
 std::vector<TextBuilder::Value> TextBuilder::repeat(int64_t times, const std::vector<Value>& state, const Step& step) {
+  return loop(times, state, step, /*until_false=*/false);
+}
+
+std::vector<TextBuilder::Value> TextBuilder::repeat_while(int64_t most, const std::vector<Value>& state,
+                                                          const Step& step) {
+  return loop(most, state, step, /*until_false=*/true);
+}
+
+std::vector<TextBuilder::Value> TextBuilder::loop(int64_t most, const std::vector<Value>& state, const Step& step,
+                                                  bool until_false) {
   std::vector<Value> all{constant(ElementType::S32, 0)};
   all.insert(all.end(), state.begin(), state.end());
   const Value first = tuple(all);
   const std::string condition_name = called("condition"), body_name = called("body");
   TextBuilder condition(condition_name + "."), body(body_name + ".");
-  const Value counted = condition.element(condition.parameter(0, first.shape), 0);
-  take(condition, condition_name, condition.compare(counted, condition.constant(ElementType::S32, times), "LT"));
+  const Value asked = condition.parameter(0, first.shape);
+  const Value few = condition.compare(condition.element(asked, 0), condition.constant(ElementType::S32, most), "LT");
+  take(condition, condition_name, until_false ? condition.binary("and", few, condition.element(asked, 1)) : few);
   const Value before = body.parameter(0, first.shape);
   const Value number = body.element(before, 0);
   std::vector<Value> values;
@@ -233,6 +244,37 @@ TextBuilder::Value TextBuilder::least(const Value& of, const Dims& dimensions, c
   }
   return add(array_shape(of.type(), dims),
              fmt::format("reduce({}, {}), dimensions={}, to_apply={}", of.name, most.name, list(dimensions), name));
+}
+
+TextBuilder::Value TextBuilder::sum(const Value& of, const Dims& dimensions) {
+  const std::string name = called("sum");
+  TextBuilder adding(name + ".");
+  const Shape scalar = array_shape(of.type(), {});
+  const Value a = adding.parameter(0, scalar), b = adding.parameter(1, scalar);
+  take(adding, name, adding.binary("add", a, b));
+  Dims dims;
+  for (int64_t d = 0; d < std::ssize(of.dims()); ++d) {
+    if (std::find(dimensions.begin(), dimensions.end(), d) == dimensions.end())
+      dims.push_back(of.dims()[static_cast<size_t>(d)]);
+  }
+  const Value zero = constant(of.type(), 0);
+  return add(array_shape(of.type(), dims),
+             fmt::format("reduce({}, {}), dimensions={}, to_apply={}", of.name, zero.name, list(dimensions), name));
+}
+
+std::pair<TextBuilder::Value, TextBuilder::Value> TextBuilder::sorted(const Value& keys, const Value& marks,
+                                                                      std::string_view direction) {
+  const std::string name = called("before");
+  TextBuilder before(name + ".");
+  const Shape key = array_shape(keys.type(), {}), mark = array_shape(marks.type(), {});
+  const Value a = before.parameter(0, key), b = before.parameter(1, key);
+  before.parameter(2, mark);
+  before.parameter(3, mark);
+  take(before, name, before.compare(a, b, direction));
+  const Value both = add(tuple_shape({array_shape(keys.type(), keys.dims()), array_shape(marks.type(), marks.dims())}),
+                         fmt::format("sort({}, {}), dimensions={{{}}}, is_stable=true, to_apply={}", keys.name,
+                                     marks.name, keys.dims().size() - 1, name));
+  return {element(both, 0), element(both, 1)};
 }
 
 std::string TextBuilder::computation(std::string_view name, const Value& root) const {

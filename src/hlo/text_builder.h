@@ -4,6 +4,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "hlo/hlo.h"
@@ -69,11 +70,18 @@ class TextBuilder {
   using Step = std::function<std::vector<Value>(TextBuilder& body, const Value& number, const std::vector<Value>&)>;
   /// The state after so many iterations. A body has no values of what is around it but its state's.
   std::vector<Value> repeat(int64_t times, const std::vector<Value>& state, const Step& step);
+  /// The same while state[0], a pred that is true at first, is true.
+  std::vector<Value> repeat_while(int64_t most, const std::vector<Value>& state, const Step& step);
   /// Along the dimension, of two arrays of one shape, the first element with the largest number of the first array.
   /// What the second array has there.
   Value at_largest(const Value& numbers, const Value& marks, int64_t dimension);
   /// The least along the dimensions.
   Value least(const Value& of, const Dims& dimensions, const Value& most);
+
+  Value sum(const Value& of, const Dims& dimensions);
+  /// Along the last dimension, so that each is LT or GT the next one; equal ones stay in their order. The second array
+  /// moves with the first.
+  std::pair<Value, Value> sorted(const Value& keys, const Value& marks, std::string_view direction);
 
   /// The module whose entry gives this value.
   std::string module(const Value& root) const;
@@ -81,6 +89,7 @@ class TextBuilder {
  private:
   explicit TextBuilder(std::string prefix) : prefix_(std::move(prefix)) {}
   std::string computation(std::string_view name, const Value& root) const;
+  std::vector<Value> loop(int64_t most, const std::vector<Value>& state, const Step& step, bool until_false);
   /// The name of another computation.
   std::string called(std::string_view what);
   /// Adds a computation that has been written.
