@@ -464,8 +464,8 @@ def call_through_torch(module, arrays: list[jax.Array], device: str) -> list[jax
 
 
 def _compile(function: Callable, specs: tuple, options: dict[str, Any]):
-    """The module of a function. Where JAX lowers to calls of LAPACK, the lowering for CUDA is taken, whose calls Strata
-    has some of, or that for TPUs, which has none."""
+    """The module of a function. Where JAX lowers to calls of LAPACK, the lowering for CUDA is taken, whose calls are
+    steps of libraries on a GPU, or that for TPUs, which has none."""
     _state.compiling = True  # calls of other functions of Strata become part of this one
     try:
         traced = jax.jit(function, keep_unused=True).trace(*specs)
@@ -482,14 +482,15 @@ def _compile(function: Callable, specs: tuple, options: dict[str, Any]):
                            "that has a name outside of the function\n  compile the function that names it: "
                            "strata.jax.jit(jax.vmap(f, axis_name=...))") from error
     calls = _library_calls(text)
-    left = calls  # where fewest are refused: what Strata takes of one lowering is not what is in the way
+    # Where fewest are refused: what Strata takes of one lowering is not what is in the way.
+    left = {kind: target for kind, target in calls.items() if not _OF_LAPACK.fullmatch(target)}
     for platform in ("cuda", "tpu") if calls else ():
         try:
             other = traced.lower(lowering_platforms=(platform,)).as_text("hlo")
         except Exception:  # JAX has none: what is called is said below
             continue
         refused = _library_calls(other)
-        if len(refused) < len(left):
+        if len(refused) < len(left) or not refused:
             text, left = other, refused
         if not left:
             break
@@ -531,13 +532,20 @@ def _names_axes(equation: Any) -> bool:
     return any(isinstance(one, str) for one in (axes if isinstance(axes, tuple) else (axes,)))
 
 
+# Those of LAPACK that Strata has: of eigenvalues and singular values, of real numbers alone.
+_OF_LAPACK = re.compile(r"lapack_(?:[sdcz](?:potrf|getrf|geqrf|trsm)|[sd]orgqr|[cz]ungqr|"
+                        r"[sd](?:syevd|gesdd|gesvd))_ffi")
+_OF_CUDA = {"TopK", "cusolver_potrf_ffi", "cusolver_getrf_ffi", "cusolver_geqrf_ffi", "cusolver_orgqr_ffi",
+            "cu_lu_pivots_to_permutation"}
+_OF_CUDA_IF_REAL = {"cusolver_syevd_ffi", "cusolver_gesvd_ffi", "cusolver_gesvdj_ffi", "cusolver_gesvdp_ffi"}
+
+
 def _library_calls(text: str) -> dict[str, str]:
-    """Custom calls but those that Strata has: the operator of JAX that each is of, with which the instruction's name
-    begins, and the target."""
-    known = ("TopK", "cusolver_potrf_ffi", "cusolver_getrf_ffi", "cusolver_geqrf_ffi", "cusolver_orgqr_ffi",
-             "cu_lu_pivots_to_permutation")
-    calls = re.findall(r'%?([\w\-]+?)(?:\.\d+)? = .*custom_call_target="([^"]+)"', text)
-    return {kind: target for kind, target in calls if target not in known}
+    """Custom calls but those of CUDA's libraries that Strata has: the operator of JAX that each is of, with which the
+    instruction's name begins, and the target."""
+    calls = re.findall(r'%?([\w\-]+?)(?:\.\d+)? = (.*) custom-call\(.*custom_call_target="([^"]+)"', text)
+    return {kind: target for kind, shape, target in calls
+            if target not in _OF_CUDA and (target not in _OF_CUDA_IF_REAL or re.search(r"\bc\d+\[", shape))}
 
 
 def _row_major(text: str) -> str:

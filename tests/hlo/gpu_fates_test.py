@@ -180,6 +180,17 @@ def getrf(n):
                  'custom_call_target="cusolver_getrf_ffi"')
 
 
+def syevd(n, kind):
+    return entry(f"x = {kind}[{n},{n}] parameter(0)", f"r = ({kind}[{n},{n}], f32[{n}], s32[]) custom-call(x), "
+                 'custom_call_target="cusolver_syevd_ffi", backend_config={algorithm = 0 : ui8, lower = true}')
+
+
+def gesvdj(n, kind):
+    matrix = f"{kind}[{n},{n}]"
+    return entry(f"x = {matrix} parameter(0)", f"r = ({matrix}, f32[{n}], {matrix}, {matrix}, s32[]) custom-call(x), "
+                 'custom_call_target="cusolver_gesvdj_ffi", backend_config={compute_uv = true, full_matrices = true}')
+
+
 def geqrf(n):
     return entry(f"x = f32[{n},{n}] parameter(0)", f"r = (f32[{n},{n}], f32[{n}]) custom-call(x), "
                  'custom_call_target="cusolver_geqrf_ffi"')
@@ -307,11 +318,15 @@ SHOWN = {
                                          "annotate_device_placement"))],
     ("custom-call", "library"): [potrf(600), getrf(600), geqrf(600), orgqr(600)],
     ("custom-call", "rewritten"): [
-        *((call(200), "--no-libraries") for call in (potrf, getrf, geqrf, orgqr)), potrf(8), getrf(8),
+        *((call(200), "--no-libraries") for call in (potrf, getrf, geqrf, orgqr)), potrf(8), getrf(8), syevd(8, "f32"),
+        gesvdj(8, "f32"),
+        entry("x = f32[4,4] parameter(0)", "b = f32[4,2] parameter(1)", 'r = f32[4,2] custom-call(x, b), '
+              'custom_call_target="lapack_strsm_ffi", backend_config={diag = 85 : ui8, side = 76 : ui8, '
+              "trans_x = 78 : ui8, uplo = 76 : ui8}"),
         entry("x = s32[8] parameter(0)", 'r = s32[8] custom-call(x), '
               'custom_call_target="cu_lu_pivots_to_permutation"')],
-    ("custom-call", "refused"): [call_of(target) for target in ("xla_ffi_python_gpu_callback", "cusolver_gesvd_ffi",
-                                                                "cusolver_syevd_ffi")],
+    ("custom-call", "refused"): [call_of("xla_ffi_python_gpu_callback"), call_of("cusolver_gesvd_ffi"),
+                                 syevd(8, "c64"), gesvdj(8, "c64")],
 }
 
 

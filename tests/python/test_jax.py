@@ -218,7 +218,7 @@ def test_what_is_refused():
     with pytest.raises(ValueError, match="argument x of <lambda> is static and donated"):
         strata.jax.jit(lambda x: x, static_argnums=0, donate_argnames="x")
     with pytest.raises(strata.Error):
-        strata.jax.jit(lambda x: jnp.linalg.eigh(x))(array(3, 3))
+        strata.jax.jit(lambda x: jnp.linalg.eig(x))(array(3, 3))
 
 
 def test_weak_types_are_those_of_jax():
@@ -265,13 +265,36 @@ def test_libraries_that_are_not_taken_are_named_with_the_line():
 
 def test_the_library_named_is_one_that_is_in_the_way():
     def both(x):
-        return jnp.linalg.cholesky(x), jnp.linalg.eigh(x)[0]  # Strata takes the first
+        return jnp.linalg.cholesky(x), jnp.linalg.eig(x)[0]  # Strata takes the first
 
-    jax.jit(jnp.linalg.eigh)(jnp.eye(3))  # traced before, elsewhere: the line is still the call's
-    with pytest.raises(strata.Error, match=r"lowers eigh at [^\n]*test_jax.py:\d+[^\n]*both[^\n]* to lapack_ssyevd"):
+    jax.jit(jnp.linalg.eig)(jnp.eye(3))  # traced before, elsewhere: the line is still the call's
+    with pytest.raises(strata.Error, match=r"lowers eig at [^\n]*test_jax.py:\d+[^\n]*both[^\n]* to lapack_sgeev"):
         strata.jax.jit(both)(jnp.eye(3))
-    with pytest.raises(strata.Error, match=r"lowers eigh of eigvalsh to"):  # no line of the user's is in it
-        strata.jax.jit(jnp.linalg.eigvalsh)(jnp.eye(3))
+    with pytest.raises(strata.Error, match=r"lowers eigh of eigvalsh to lapack_cheevd"):  # without a line
+        strata.jax.jit(jnp.linalg.eigvalsh)(jnp.eye(3) + 0j)
+
+
+def test_eigenvalues_and_singular_values():
+    x = array(2, 6, 6)
+    x = x + x.mT
+    values, vectors = strata.jax.jit(jnp.linalg.eigh)(x)
+    np.testing.assert_allclose(values, np.linalg.eigvalsh(x), atol=1e-5)
+    np.testing.assert_allclose((vectors * values[:, None]) @ vectors.mT, x, atol=1e-5)
+    for y in (array(7, 4), array(4, 7)):
+        u, s, vt = strata.jax.jit(jnp.linalg.svd)(y)
+        assert u.shape == (len(y), len(y)) and vt.shape == (y.shape[1], y.shape[1])
+        np.testing.assert_allclose((u[:, :4] * s) @ vt[:4], y, atol=1e-5)
+        for f in (jnp.linalg.pinv, jnp.linalg.matrix_rank, lambda y: jnp.linalg.norm(y, 2)):
+            np.testing.assert_allclose(strata.jax.jit(f)(y), jax.jit(f)(y), atol=1e-4)
+    a, b = array(7, 4), array(7, 2)
+    least = strata.jax.jit(lambda a, b: jnp.linalg.lstsq(a, b)[0])(a, b)
+    np.testing.assert_allclose(least, np.linalg.lstsq(a, b)[0], atol=1e-4)
+
+    def root(x):  # the inverse fourth root of a positive matrix
+        values, vectors = jnp.linalg.eigh(x @ x.mT + jnp.eye(6))
+        return ((vectors * values[:, None] ** -0.25) @ vectors.mT).sum()
+
+    np.testing.assert_allclose(jax.grad(strata.jax.jit(root))(x), jax.grad(jax.jit(root))(x), atol=1e-4)
 
 
 def test_axes_named_outside_are_refused_with_a_remedy():
