@@ -102,9 +102,12 @@ double element_operations(const Computation& computation, const Instruction& it)
       return bit_width(it.shape.is_array() ? it.shape.type : ElementType::F32) > 32 ? 60 : 12;
     case Opcode::Sine:
     case Opcode::Cosine:
-    case Opcode::Power:
     case Opcode::Tan:
       return 40;
+    case Opcode::Power:
+      return 100;
+    case Opcode::Remainder:
+      return bit_width(it.shape.is_array() ? it.shape.type : ElementType::F32) > 32 ? 70 : 30;
     default:
       return operations_of_long_function(it).value_or(3);
   }
