@@ -307,7 +307,6 @@ Expansion expansion_of(const Instruction& it, const Shapes& operands) {
   if (!same_shape(result.elements[1], array_shape(operand.type, values))) return nullptr;
   if (routine == "syevd") return elements == 3 && rows == columns && is_lower(it) ? &syevd : nullptr;
   return elements == 5 && svd_form(it, operand) ? &svd : nullptr;
-  return nullptr;
 }
 
 Shapes shapes_of(const Computation& computation, const Instruction& it) {

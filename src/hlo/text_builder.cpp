@@ -231,35 +231,28 @@ TextBuilder::Value TextBuilder::at_largest(const Value& numbers, const Value& ma
   return element(both, 1);
 }
 
-TextBuilder::Value TextBuilder::least(const Value& of, const Dims& dimensions, const Value& most) {
-  const std::string name = called("least");
-  TextBuilder less(name + ".");
+TextBuilder::Value TextBuilder::reduced(const Value& of, const Dims& dimensions, const Value& first,
+                                        std::string_view op) {
+  const std::string name = called(op);
+  TextBuilder of_two(name + ".");
   const Shape scalar = array_shape(of.type(), {});
-  const Value a = less.parameter(0, scalar), b = less.parameter(1, scalar);
-  take(less, name, less.binary("minimum", a, b));
+  const Value a = of_two.parameter(0, scalar), b = of_two.parameter(1, scalar);
+  take(of_two, name, of_two.binary(op, a, b));
   Dims dims;
   for (int64_t d = 0; d < std::ssize(of.dims()); ++d) {
     if (std::find(dimensions.begin(), dimensions.end(), d) == dimensions.end())
       dims.push_back(of.dims()[static_cast<size_t>(d)]);
   }
   return add(array_shape(of.type(), dims),
-             fmt::format("reduce({}, {}), dimensions={}, to_apply={}", of.name, most.name, list(dimensions), name));
+             fmt::format("reduce({}, {}), dimensions={}, to_apply={}", of.name, first.name, list(dimensions), name));
+}
+
+TextBuilder::Value TextBuilder::least(const Value& of, const Dims& dimensions, const Value& most) {
+  return reduced(of, dimensions, most, "minimum");
 }
 
 TextBuilder::Value TextBuilder::sum(const Value& of, const Dims& dimensions) {
-  const std::string name = called("sum");
-  TextBuilder adding(name + ".");
-  const Shape scalar = array_shape(of.type(), {});
-  const Value a = adding.parameter(0, scalar), b = adding.parameter(1, scalar);
-  take(adding, name, adding.binary("add", a, b));
-  Dims dims;
-  for (int64_t d = 0; d < std::ssize(of.dims()); ++d) {
-    if (std::find(dimensions.begin(), dimensions.end(), d) == dimensions.end())
-      dims.push_back(of.dims()[static_cast<size_t>(d)]);
-  }
-  const Value zero = constant(of.type(), 0);
-  return add(array_shape(of.type(), dims),
-             fmt::format("reduce({}, {}), dimensions={}, to_apply={}", of.name, zero.name, list(dimensions), name));
+  return reduced(of, dimensions, constant(of.type(), 0), "add");
 }
 
 std::pair<TextBuilder::Value, TextBuilder::Value> TextBuilder::sorted(const Value& keys, const Value& marks,

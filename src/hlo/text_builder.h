@@ -90,6 +90,8 @@ class TextBuilder {
   explicit TextBuilder(std::string prefix) : prefix_(std::move(prefix)) {}
   std::string computation(std::string_view name, const Value& root) const;
   std::vector<Value> loop(int64_t most, const std::vector<Value>& state, const Step& step, bool until_false);
+  /// Along the dimensions, of these elements and the first one, by an operator of two.
+  Value reduced(const Value& of, const Dims& dimensions, const Value& first, std::string_view op);
   /// The name of another computation.
   std::string called(std::string_view what);
   /// Adds a computation that has been written.
