@@ -233,8 +233,9 @@ class _Program:
     """A function of arrays whose results are flattened, its modules by shapes, and its derivatives."""
 
     def __init__(self, function: Callable, options: dict[str, Any]):
-        self._function, self._options = function, options
-        self._name = _name(function)
+        self._function, self.options = function, options
+        self.name = _name(function)
+        self._programs: dict[Any, Any] = {}
         self._modules: dict[Any, Any] = {}
         self._results: dict[Any, Any] = {}
         self._weak: dict[Any, list[bool]] = {}
@@ -266,7 +267,7 @@ class _Program:
             if "forward-mode" not in str(error):
                 raise
             raise strata.Error(
-                f"strata.jax.jit: {self._name} is differentiated in forward mode (jax.jvp, jax.jacfwd, jax.hessian), "
+                f"strata.jax.jit: {self.name} is differentiated in forward mode (jax.jvp, jax.jacfwd, jax.hessian), "
                 "and Strata's functions have derivatives in reverse mode alone\n"
                 "  use jax.grad, jax.vjp or jax.jacrev (of jax.jacrev for a Hessian); or jax.jit in place of "
                 "strata.jax.jit for the function that is differentiated forwards") from error
@@ -308,20 +309,25 @@ class _Program:
     def module(self, specs: tuple, target: str):
         key = (*map(_key, specs), target)
         if key not in self._modules:
-            options = {**self._options, "target": target}
+            self._modules[key] = _compile(self.traced(specs), self.name, {**self.options, "target": target})
+        return self._modules[key]
 
+    def traced(self, specs: tuple):
+        """The program of JAX that modules are compiled of."""
+        key = tuple(map(_key, specs))
+        if key not in self._programs:
             def function(*leaves):
                 results = jax.tree.leaves(self._function(*_to(specs, leaves)))
                 return _to(map(_in_bytes, self.results(specs)[0]), results)
 
-            function.__name__ = self._name
-            self._modules[key] = _compile(function, tuple(map(_in_bytes, specs)), options)
-        return self._modules[key]
+            function.__name__ = self.name
+            self._programs[key] = _trace(function, tuple(map(_in_bytes, specs)))
+        return self._programs[key]
 
     def run(self, specs: tuple, leaves: list[Any]) -> list[Any]:
         """On arrays that are there, where they lie."""
         arrays = _to(map(_in_bytes, specs), map(_array, leaves, specs))
-        target = self._options["target"]
+        target = self.options["target"]
         if target == "auto":
             target = "gpu" if _platform(arrays) in ("gpu", "cuda") else "cpu"
         module = self.module(specs, target)
@@ -342,38 +348,22 @@ class _Program:
 
     def _make_traced(self, specs: tuple) -> Callable:
         shapes, _ = self.results(specs)
-        taken, given = tuple(map(_in_bytes, specs)), list(map(_in_bytes, shapes))
-
-        def host(*leaves):
-            module = self.module(specs, "cpu")
-            arrays = [np.ascontiguousarray(leaf).reshape(np.shape(leaf)) for leaf in leaves]
-            return [np.asarray(r) for r in module(*arrays)]
-
-        def call_back(*leaves):
-            return list(jax.pure_callback(host, given, *leaves))
-
-        call = self._custom_call(specs, given, call_back)
+        taken, compiled = tuple(map(_in_bytes, specs)), _Compiled(self, specs)
+        self.traced(specs)  # what cannot be compiled is told at once, and JAX's options are those of now
 
         @custom_vmap
         def traced(*leaves):
-            return _to(shapes, call(*_to(taken, leaves)))
+            return _to(shapes, xla.call(compiled, *_to(taken, leaves)) if shapes else [])
 
         @traced.def_vmap
         def batched(size, is_batched, *leaves):
             axes = tuple(0 if b else None for b in is_batched)
             if axes not in self._batched:
-                self._batched[axes] = _Program(jax.vmap(self._function, axes), self._options)
+                self._batched[axes] = _Program(jax.vmap(self._function, axes), self.options)
             program = self._batched[axes]
             return program.call(tuple(map(_spec, leaves)), leaves), [True] * len(shapes)
 
         return traced
-
-    def _custom_call(self, specs: tuple, shapes: list, call_back: Callable) -> Callable:
-        """A call of the module as XLA makes it where JAX's default backend is the processor; else one back to the host:
-        on a GPU XLA's buffers begin at multiples of 128 bytes, and a module's arrays at multiples of 256."""
-        if jax.default_backend() != "cpu" or self._options["target"] == "gpu" or not specs or not shapes:
-            return call_back
-        return xla.call_of(self.module(specs, "cpu"), shapes)
 
     def differentiable(self, specs: tuple) -> Callable:
         """As a function that JAX can differentiate backwards."""
@@ -392,7 +382,7 @@ class _Program:
             key = tuple(map(_key, specs))
             if key not in self._derivatives:
                 self._derivatives[key] = _Program(_pullback(self._function, len(leaves), moving, given, shapes),
-                                                  self._options)
+                                                  self.options)
             arguments = [*leaves, *(cotangents[i] for i in given)]
             found = self._derivatives[key].tree_call(arguments)
             gradients = [None] * len(leaves)
@@ -402,6 +392,21 @@ class _Program:
 
         function.defvjp(forward, backward)
         return function
+
+
+class _Compiled:
+    """A program at shapes, as a program of XLA calls it."""
+
+    def __init__(self, program: _Program, specs: tuple):
+        self._program, self._specs = program, specs
+        self.name, self.target = program.name, program.options["target"]
+        self.results = [*map(_in_bytes, program.results(specs)[0])]
+
+    def module(self, target: str):
+        return self._program.module(self._specs, target)
+
+    def __repr__(self) -> str:
+        return self.name
 
 
 def _pullback(function: Callable, count: int, moving: list[int], given: list[int], shapes: list) -> Callable:
@@ -463,15 +468,20 @@ def call_through_torch(module, arrays: list[jax.Array], device: str) -> list[jax
     return [jax.dlpack.from_dlpack(result.contiguous()) for result in results]
 
 
-def _compile(function: Callable, specs: tuple, options: dict[str, Any]):
-    """The module of a function. Where JAX lowers to calls of LAPACK, the lowering for CUDA is taken, whose calls are
-    steps of libraries on a GPU, or that for TPUs, which has none."""
+def _trace(function: Callable, specs: tuple):
+    """The function as JAX traces it. Raises strata.Error where it calls back to Python."""
     _state.compiling = True  # calls of other functions of Strata become part of this one
     try:
         traced = jax.jit(function, keep_unused=True).trace(*specs)
     finally:
         _state.compiling = False
     _check_callbacks(traced.jaxpr)
+    return traced
+
+
+def _compile(traced: Any, name: str, options: dict[str, Any]):
+    """The module of a traced function. Where JAX lowers to calls of LAPACK, the lowering for CUDA is taken, whose calls
+    are steps of libraries on a GPU, or that for TPUs, which has none."""
     try:
         text = traced.lower().as_text("hlo")
     except Exception as error:
@@ -497,7 +507,7 @@ def _compile(function: Callable, specs: tuple, options: dict[str, Any]):
     if left:
         kind = next((one for one in left if one in calls), next(iter(calls)))
         places = [place for one, place in _equations(traced.jaxpr) if one.primitive.name == kind and place]
-        what = f"{kind} at {places[0]}" if places else f"{kind} of {function.__name__}"
+        what = f"{kind} at {places[0]}" if places else f"{kind} of {name}"
         raise strata.Error(f"strata.jax.jit: JAX lowers {what} to {calls[kind]}, which Strata does not take\n"
                            "  compute it outside of the function")
     return strata.compile_hlo(_row_major(text), **options)

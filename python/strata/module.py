@@ -58,9 +58,9 @@ class Module:
         """The HLO text that it was compiled from."""
         return self._text
 
-    def publish(self, number: int) -> None:
+    def publish(self, number: int, name: str = "") -> None:
         """Lets programs of XLA call it by a number, to the end of the process: for strata.jax."""
-        self._function.publish(number)
+        self._function.publish(number, name)
 
     def torch_operator(self, name: str | None = None, *, backward: Any = None) -> Any:
         """The module as an operator of torch, on its device; see Kernel.torch_operator."""

@@ -33,6 +33,8 @@ class ArrayFunction {
   /// Runs it: on the GPU as GpuFunction::call, on the processor at once (`stream` is nothing then). May be called by
   /// several threads at once. Error (InvalidInput) for addresses that are too few, null or not aligned.
   Result<void> call(std::span<const uintptr_t> inputs, std::span<const uintptr_t> results, CudaStream stream);
+  /// As GpuFunction; null on the processor. What it is called with is call()'s to check.
+  const GpuFunction* on_device() const { return gpu_.get(); }
 
  protected:
   ArrayFunction() = default;

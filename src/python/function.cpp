@@ -135,9 +135,9 @@ void call(const Function& of, const std::vector<uintptr_t>& inputs, const std::v
 }
 
 /// Calls of XLA's programs with this number, from now to the end of the process.
-void publish(const Function& of, int64_t number) {
+void publish(const Function& of, int64_t number, const std::string& name) {
   const auto keep = [function = of.function, device = of.device](compiler::ArrayFunction*) {};
-  publish_to_xla(number, std::shared_ptr<compiler::ArrayFunction>(of.function.get(), keep));
+  publish_to_xla(number, std::shared_ptr<compiler::ArrayFunction>(of.function.get(), keep), name);
 }
 
 }  // namespace
@@ -162,10 +162,14 @@ void bind_function(nb::module_& module) {
       .def_ro("notes", &Function::notes)
       .def("call", &call, "inputs"_a, "results"_a, "stream"_a,
            "Addresses of arrays, and the CUDA stream as a number. The GIL is released.")
-      .def("publish", &publish, "number"_a, "Takes the calls of XLA's programs with this number, for good.");
+      .def("publish", &publish, "number"_a, "name"_a = "",
+           "Takes the calls of XLA's programs with this number, for good. Errors call it by the name.");
   module.def(
       "xla_handler", [] { return nb::capsule(xla_handler(), "xla._CUSTOM_CALL_TARGET"); },
-      "What serves the calls, as jax.ffi.register_ffi_target takes it.");
+      "What serves the calls on the processor, as jax.ffi.register_ffi_target takes it.");
+  module.def(
+      "xla_gpu_handler", [] { return nb::capsule(xla_gpu_handler(), "xla._CUSTOM_CALL_TARGET"); },
+      "What serves the calls on a GPU.");
   module.def("default_cache_folder", &default_cache_folder, "'' where no home is known.");
   module.def("build_identity", &build_identity, "Tells builds of Strata apart.");
 }

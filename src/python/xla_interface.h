@@ -37,12 +37,48 @@ struct ErrorArguments {
   int code;
 };
 
+struct StreamArguments {
+  size_t struct_size;
+  Extension* extension_start;
+  Context* context;
+  void* stream;  ///< is set
+};
+
+/// Memory of the device on which a call runs.
+struct AllocateArguments {
+  size_t struct_size;
+  Extension* extension_start;
+  Context* context;
+  size_t size;
+  size_t alignment;
+  void* data;  ///< is set
+};
+
+struct FreeArguments {
+  size_t struct_size;
+  Extension* extension_start;
+  Context* context;
+  size_t size;
+  void* data;
+};
+
 struct Api {
   size_t struct_size;
   Extension* extension_start;
   Version version;
   const void* internal;
   Error* (*make_error)(ErrorArguments*);
+  // Errors of what follows are the caller's, or may be what a handler returns.
+  void (*error_text)();
+  void (*destroy_error)();
+  void (*register_handler)();
+  Error* (*stream)(StreamArguments*);
+  void (*register_type)();
+  void (*of_context)();
+  void (*set_state)();
+  void (*state)();
+  Error* (*allocate)(AllocateArguments*);
+  Error* (*free)(FreeArguments*);
 };
 
 struct Buffer {

@@ -113,6 +113,7 @@ Result<CudaStreams> open_cuda_streams() {
   binder.bind(streams.current_context, {"cuCtxGetCurrent"});
   binder.bind(streams.wait_event, {"cuStreamWaitEvent"});
   binder.bind(streams.recording, {"cuStreamIsCapturing"});
+  binder.bind(streams.context_of, {"cuStreamGetCtx"});
   STRATA_CHECK(check_complete(binder, driver_files()));
   return streams;
 }

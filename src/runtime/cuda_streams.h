@@ -18,6 +18,7 @@ struct CudaStreams {
   int (*current_context)(CudaContext*);
   int (*wait_event)(CudaStream, CudaEvent, unsigned);
   int (*recording)(CudaStream, int*);
+  int (*context_of)(CudaStream, CudaContext*);
 };
 
 /// Of the library that open_cuda_driver() opens. Error (Environment) where it is missing or lacks a function.

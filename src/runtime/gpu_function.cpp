@@ -95,6 +95,22 @@ Result<void> GpuFunction::check(std::span<const CudaPointer> given, const std::v
   return {};
 }
 
+Result<void> GpuFunction::check_stream(CudaStream stream) const {
+  const GpuDevice& device = program_->device();
+  STRATA_TRY(const ContextScope scope, ContextScope::enter(device.driver(), streams_, device.context()));
+  CudaContext context = nullptr;
+  STRATA_CHECK(device.driver().check(streams_.context_of(stream, &context), "the stream's context"));
+  if (context == device.context()) return {};
+  return with_remedy(invalid("the call is on another GPU, and the function is compiled for the first one"),
+                     "put the arrays on the first GPU");
+}
+
+Result<void> GpuFunction::copy(CudaPointer to, CudaPointer from, size_t bytes, CudaStream stream) const {
+  const GpuDevice& device = program_->device();
+  STRATA_TRY(const ContextScope scope, ContextScope::enter(device.driver(), streams_, device.context()));
+  return device.driver().check(device.driver().copy_on_device_later(to, from, bytes, stream), "copying an array");
+}
+
 /// Lets the stream wait for the last call, where that was put on another one.
 Result<void> GpuFunction::order(CudaStream stream, bool recorded) {
   const CudaDriver& driver = program_->device().driver();

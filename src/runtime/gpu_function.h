@@ -39,6 +39,11 @@ class GpuFunction {
   /// driver's.
   Result<void> call(std::span<const CudaPointer> inputs, std::span<const CudaPointer> results, CudaStream stream);
 
+  /// Whether a stream that others made is of this function's GPU. Error (InvalidInput) where it is another one's.
+  Result<void> check_stream(CudaStream stream) const;
+  /// Puts a copy of bytes of the GPU's memory on such a stream.
+  Result<void> copy(CudaPointer to, CudaPointer from, size_t bytes, CudaStream stream) const;
+
   const GpuProgram& program() const { return *program_; }
   /// Bytes of device memory that it holds, libraries' workspace not counted.
   int64_t held_bytes() const { return held_bytes_; }

@@ -83,10 +83,12 @@ using Executable = std::vector<Launch>;
 
 /// A node's place does not matter: what is recorded is done in order.
 struct Stream {
+  CudaContext context = nullptr;
   Graph* recorded = nullptr;
 };
 
-// One context, one thread: what a driver keeps for the process.
+// One thread: what a driver keeps for the process. Contexts, one a device, differ in nothing but their handles.
+std::array<char, 8> contexts{};
 double clock_us = 0;
 int sticky = 0;
 int pending = 0;
@@ -227,6 +229,11 @@ Tag* handle(void* of) {
   return reinterpret_cast<Tag*>(of);
 }
 
+CudaContext context_of_device(CudaDevice device) { return handle<CudaContextTag>(&contexts.at(device)); }
+
+/// The last one is current. Where nobody has chosen any, the first device's is.
+std::vector<CudaContext> current{context_of_device(0)};
+
 }  // namespace
 
 extern "C" {
@@ -264,8 +271,8 @@ int cuDeviceGetAttribute(int* value, int attribute, CudaDevice) {
   *value = found == attributes.end() ? 0 : found->second;
   return 0;
 }
-int cuDevicePrimaryCtxRetain(CudaContext* context, CudaDevice) {
-  *context = handle<CudaContextTag>(&clock_us);
+int cuDevicePrimaryCtxRetain(CudaContext* context, CudaDevice device) {
+  *context = context_of_device(device);
   return 0;
 }
 int cuDevicePrimaryCtxRelease_v2(CudaDevice) {
@@ -273,7 +280,10 @@ int cuDevicePrimaryCtxRelease_v2(CudaDevice) {
   sticky = pending = 0;
   return 0;
 }
-int cuCtxSetCurrent(CudaContext) { return 0; }
+int cuCtxSetCurrent(CudaContext context) {
+  current.back() = context == nullptr ? context_of_device(0) : context;
+  return 0;
+}
 int cuCtxSynchronize() { return wait(); }
 int cuMemGetInfo_v2(size_t* free, size_t* all) {
   *free = kMemory - allocated_bytes();
@@ -456,7 +466,7 @@ int cuLaunchHostFunc(CudaStream stream, void (*function)(void*), void* argument)
 // For fake_cublas_lt: what it computes takes so long.
 void fakeCudaSpend(double us) { clock_us += us; }
 int cuStreamCreate(CudaStream* stream, unsigned) {
-  *stream = handle<CudaStreamTag>(new Stream);
+  *stream = handle<CudaStreamTag>(new Stream{current.back()});
   return sticky;
 }
 int cuStreamDestroy_v2(CudaStream stream) {
@@ -492,11 +502,22 @@ int cuGraphInstantiateWithFlags(CudaGraphExec* exec, CudaGraph graph, unsigned l
 }
 // Loops in graphs.
 int cuCtxGetCurrent(CudaContext* context) {
-  *context = handle<CudaContextTag>(&clock_us);
+  *context = current.back();
   return 0;
 }
-int cuCtxPushCurrent_v2(CudaContext) { return 0; }
-int cuCtxPopCurrent_v2(CudaContext* context) { return cuCtxGetCurrent(context); }
+int cuCtxPushCurrent_v2(CudaContext context) {
+  current.push_back(context);
+  return 0;
+}
+int cuCtxPopCurrent_v2(CudaContext* context) {
+  *context = current.back();
+  if (current.size() > 1) current.pop_back();
+  return 0;
+}
+int cuStreamGetCtx(CudaStream stream, CudaContext* context) {
+  *context = stream == nullptr ? current.back() : reinterpret_cast<Stream*>(stream)->context;
+  return sticky;
+}
 int cuStreamIsCapturing(CudaStream stream, int* state) {
   *state = capturing(stream) == nullptr ? 0 : CudaGraphNodes::kRecorded;
   return sticky;

@@ -4,6 +4,7 @@ import os
 import pathlib
 import re
 import subprocess
+import sys
 import threading
 
 import pytest
@@ -125,6 +126,62 @@ def test_what_a_call_refuses():
             jax.block_until_ready(jax.jit(lambda x: call(x, function=np.int64(77)))(given))  # noqa: B023
 
 
+#: The fake driver runs nothing: this is about what JAX lowers to, and that the module is compiled for the GPU.
+LOWERED_FOR_CUDA = """
+import jax, jax.numpy as jnp, strata.jax
+double = strata.jax.jit(lambda x: x * 2 + 1)
+on_cpu = strata.jax.jit(lambda x: x * 3, target="cpu")
+x = jnp.ones((4, 8))
+def text(f, *platforms):
+    return jax.jit(f).trace(x).lower(lowering_platforms=platforms).as_text()
+def is_xlas(text):
+    return "@strata_call" in text and "callback" not in text
+gradient = jax.grad(lambda x: double(x).sum())
+looped = lambda x: jax.lax.scan(lambda c, _: (double(c), None), x, None, 3)[0]
+for f in (double, jax.vmap(double), gradient, looped, lambda x: double(x[1:, :3])):
+    assert is_xlas(text(f, "cuda")), text(f, "cuda")
+both = text(double, "cpu", "cuda")
+assert is_xlas(both), both
+numbers = {line.split("function = ")[1].split(" ")[0] for line in both.splitlines() if "function = " in line}
+assert len(numbers) == 2, both  # two modules
+assert is_xlas(text(on_cpu, "cpu"))
+assert jnp.allclose(jax.jit(double)(x), x * 2 + 1)  # here, on the processor
+print("lowered")
+"""
+
+
+def test_lowered_for_cuda(tmp_path):
+    package = pathlib.Path(strata.__file__).parents[1]
+    (tmp_path / "script").write_text("log /dev/null\n")
+    environment = {**os.environ, "PYTHONPATH": str(package), "STRATA_FAKE_CUDA_SCRIPT": str(tmp_path / "script"),
+                   "STRATA_CUDA_DRIVER": str(package.parent / "lib" / "libfake_cuda.so")}  # fmt: skip
+    ran = subprocess.run([sys.executable, "-c", LOWERED_FOR_CUDA], env=environment, text=True, capture_output=True)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout == "lowered\n"
+
+
+def test_lowering_for_cuda_needs_a_gpu(monkeypatch):
+    monkeypatch.setenv("STRATA_CUDA_DRIVER", "/nowhere/libcuda.so")
+    f = strata.jax.jit(lambda x: x * 5)
+    with pytest.raises(strata.Error, match="CUDA"):
+        jax.jit(f).trace(jnp.ones(3)).lower(lowering_platforms=("cuda",))
+    same(jax.jit(f)(jnp.ones(3)), jnp.full(3, 5.0))
+
+
+def test_functions_without_arguments_or_results():
+    same(jax.jit(lambda x: x + strata.jax.jit(lambda: jnp.arange(3.0))())(jnp.ones(3)), jnp.arange(3.0) + 1)
+    assert jax.jit(lambda x: (strata.jax.jit(lambda x: ())(x), x)[0])(jnp.ones(3)) == ()
+
+
+def test_a_call_is_an_operator_of_jax():
+    """What evaluates a traced program step by step, without compiling it, has it, too."""
+    x, y = arrays()
+    with jax.disable_jit():
+        same(polynomial(x, y), wanted(x, y))
+    program = jax.make_jaxpr(polynomial)(x, y)
+    same(jax.core.eval_jaxpr(program.jaxpr, program.consts, x, y), jax.tree.leaves(wanted(x, y)))
+
+
 def test_callbacks_are_named():
     def host(x):
         return np.sin(x)
@@ -147,7 +204,14 @@ STRUCTS = {
                   {"struct_size": "struct_size", "type": "type", "next": "next"}),
     "Version": ("XLA_FFI_Api_Version", {"major_version": "major_version", "minor_version": "minor_version"}),
     "ErrorArguments": ("XLA_FFI_Error_Create_Args", {"message": "message", "code": "errc"}),
-    "Api": ("XLA_FFI_Api", {"version": "api_version", "make_error": "XLA_FFI_Error_Create"}),
+    "StreamArguments": ("XLA_FFI_Stream_Get_Args", {"extension_start": "extension_start", "context": "ctx",
+                                                    "stream": "stream"}),
+    "AllocateArguments": ("XLA_FFI_DeviceMemory_Allocate_Args", {"context": "ctx", "size": "size",
+                                                                 "alignment": "alignment", "data": "data"}),
+    "FreeArguments": ("XLA_FFI_DeviceMemory_Free_Args", {"context": "ctx", "size": "size", "data": "data"}),
+    "Api": ("XLA_FFI_Api", {"version": "api_version", "make_error": "XLA_FFI_Error_Create",
+                            "stream": "XLA_FFI_Stream_Get", "allocate": "XLA_FFI_DeviceMemory_Allocate",
+                            "free": "XLA_FFI_DeviceMemory_Free"}),
     "Buffer": ("XLA_FFI_Buffer", {"type": "dtype", "data": "data", "rank": "rank", "sizes": "dims"}),
     "Buffers": ("XLA_FFI_Args", {"count": "size", "types": "types", "buffers": "args"}),
     "Bytes": ("XLA_FFI_ByteSpan", {"data": "ptr", "size": "len"}),
@@ -176,6 +240,8 @@ def test_interface_is_that_of_jaxlib(tmp_path):
         (other,) = [one for one in others if re.search(rf"\b{one}\b", theirs)]
         for field, of_other in fields.items():
             lines.append(f"static_assert(offsetof({name}, {field}) == offsetof({other}, {of_other}));")
+        if name.endswith("Arguments"):  # XLA checks the sizes of what it is given
+            lines.append(f"static_assert(sizeof({name}) == sizeof({other}));")
     lines += [f"static_assert(static_cast<int>({name}) == static_cast<int>({other}));"
               for name, other in CONSTANTS.items()]
     (tmp_path / "same.cpp").write_text("\n".join(lines) + "\n", encoding="utf-8")
