@@ -60,10 +60,11 @@ def jit(f: Callable | None = None, *, static_argnums: int | Iterable[int] | None
     Not possible: forward mode (jax.jvp, jax.jacfwd, jax.linearize, jax.hessian's outer half: JAX's custom_vjp has none;
     jax.jacrev(jax.jacrev(f)) is a Hessian, and jax.jit(f) has forward mode), which raises strata.Error, or JAX's
     TypeError under jax.jit and jax.linearize; typed random keys (pass jax.random.key_data(key)); side effects; arrays
-    sharded over several devices. Under jax.jit, scan and the like, the call is a custom call of XLA where JAX's default
-    device is the processor. Its module stays in memory as long as the process. Where the default device is a GPU, the
-    call is jax.pure_callback: it runs on the processor, and its arrays go through the host's memory. Call it outside of
-    jit there, with torch installed: arrays are handed over by it, without copies.
+    sharded over several devices, or on another GPU than the first. Under jax.jit, scan and the like, the call is a
+    custom call of XLA: on the processor, or on the GPU on XLA's stream, without waiting (docs/python.md). The module is
+    compiled for what JAX lowers the program for, and stays in memory as long as the process. On a GPU with target="cpu"
+    the call is jax.pure_callback: it runs on the processor, and its arrays go through the host's memory. Called outside
+    of jit, arrays on a GPU are handed over by torch, which must be installed, without copies.
 
     Raises ValueError for places and names that f does not have, for arguments that are both static and donated, for
     static arguments that cannot be hashed, and for an array that is donated and given twice; TypeError for arguments

@@ -231,8 +231,8 @@ Tag* handle(void* of) {
 
 CudaContext context_of_device(CudaDevice device) { return handle<CudaContextTag>(&contexts.at(device)); }
 
-/// The last one is current. Where nobody has chosen any, the first device's is.
-std::vector<CudaContext> current{context_of_device(0)};
+/// Of a thread: the last one is current. Where nobody has chosen any, the first device's is.
+thread_local std::vector<CudaContext> current{context_of_device(0)};
 
 }  // namespace
 
