@@ -15,6 +15,7 @@
 #include "emitters/kinds/place_maps.h"
 #include "emitters/kinds/plan.h"
 #include "emitters/kinds/transpose_tile.h"
+#include "hlo/terms.h"
 #include "indexing/map_checks.h"
 #include "indexing/simplify.h"
 #include "indexing/thread_maps.h"
@@ -107,6 +108,7 @@ TransposeTraffic traffic_of(const HeroSplit& split) {
         return it.opcode != hlo::Opcode::Parameter && it.opcode != hlo::Opcode::Transpose &&
                it.opcode != hlo::Opcode::Copy && it.opcode != hlo::Opcode::Tuple;
       });
+  for (const hlo::Instruction& it : computation.instructions) traffic.terms += hlo::terms_of(computation, it) - 1;
   const std::vector<InstructionId> roots = root_values(computation);
   for (size_t i = 0; i < roots.size(); ++i) {
     int64_t& widest = split.has_hero[i] ? traffic.widest_written : traffic.widest_read;

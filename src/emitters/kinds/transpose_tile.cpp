@@ -18,7 +18,8 @@ using indexing::IndexingMap;
 
 namespace {
 
-constexpr int64_t kLineBytes = 128;
+constexpr int64_t kLineBytes = 128, kSectorBytes = 32;
+constexpr int64_t kFewTerms = 8;  ///< of an element: as long as the first load of a line takes
 constexpr int64_t kTileBytes = 16 * 1024;
 
 int64_t product(const std::vector<int64_t>& factors) {
@@ -88,13 +89,23 @@ int64_t TransposeTile::blocks() const { return product(grid()); }
 
 TransposeTile choose_transpose_tile(const Permutation& permutation, const TransposeTraffic& traffic,
                                     const Target& target) {
-  TransposeTile tile{permutation, std::vector<int64_t>(permutation.rank(), 1)};
   const int64_t narrowest = *std::min_element(traffic.tile_bytes.begin(), traffic.tile_bytes.end());
-  tile.narrowest = narrowest;
   const int64_t bytes = std::accumulate(traffic.tile_bytes.begin(), traffic.tile_bytes.end(), int64_t{0});
-  const int64_t line = std::max<int64_t>(kLineBytes / narrowest, 16);
-  cover(tile, false, line);
-  cover(tile, true, line);
+  int64_t line = std::max<int64_t>(kLineBytes / narrowest, 16);
+  const auto of_lines = [&] {
+    TransposeTile made{permutation, std::vector<int64_t>(permutation.rank(), 1)};
+    made.narrowest = narrowest;
+    cover(made, false, line);
+    cover(made, true, line);
+    return made;
+  };
+  TransposeTile tile = of_lines();
+  // Where elements are sums, few blocks compute long: parts of lines for more of them, down to a sector.
+  const bool is_long = traffic.terms > kFewTerms;
+  while (is_long && line * narrowest > kSectorBytes && tile.blocks() < target.multiprocessors) {
+    line /= 2;
+    tile = of_lines();
+  }
   // Longer runs at the side where lines are cut in two, then at the shorter one.
   while (tile.elements() * 2 * bytes <= kTileBytes) {
     TransposeTile best = tile;

@@ -13,6 +13,7 @@ struct TransposeTraffic {
   int64_t widest_read = 1;          ///< bytes of an element read or written at the operand's places
   int64_t widest_written = 1;       ///< … at the result's places
   bool computes = true;             ///< elements are not only moved
+  int64_t terms = 1;                ///< of all sums of an element
 };
 
 /// Extents of a tile in the permutation's dimensions, and what a thread does at a time: it reads `read_vector` elements

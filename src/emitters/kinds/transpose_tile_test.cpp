@@ -81,6 +81,21 @@ TEST(TransposeTile, SmallOnesHaveSmallTiles) {
   EXPECT_EQ(tile.extents, (std::vector<int64_t>{32, 32}));
 }
 
+/// As many blocks as there are multiprocessors, or tiles of a sector at each side.
+TEST(TransposeTile, SumsAreSharedByManyBlocks) {
+  const Permutation attention = permutation({4, 96, 5, 26}, {3, 0, 2, 1});
+  TransposeTraffic moved = traffic(2);
+  EXPECT_EQ(choose_transpose_tile(attention, moved, default_target()).blocks(), 4);
+  moved.terms = 43;
+  const TransposeTile tile = choose_transpose_tile(attention, moved, default_target());
+  EXPECT_EQ(tile.extents, (std::vector<int64_t>{1, 16, 1, 26}));
+  EXPECT_EQ(tile.blocks(), 120);
+  // Where there are enough, lines stay whole.
+  const Permutation large = permutation({8192, 8192}, {1, 0});
+  EXPECT_EQ(choose_transpose_tile(large, moved, default_target()).extents,
+            choose_transpose_tile(large, traffic(2), default_target()).extents);
+}
+
 /// A permutation of 2 to 6 dimensions.
 Permutation random_permutation() {
   const auto rank = static_cast<size_t>(*rc::gen::inRange(2, 7));
