@@ -56,17 +56,18 @@ def _(batch, drafts, vocabulary):
 @module("particles_resampled_scan_f32", "sampling", {"particles": 8009, "steps": 24, "width": 4},
         {"particles": 11, "steps": 3, "width": 2}, tolerance=10, mismatch=0.02)
 def _(particles, steps, width):
-    """A particle filter: noise of each step's key, weights of observations, systematic draws from their sums."""
+    """A particle filter: noise of each step's key, weights of observations, systematic draws from their sums. Weights
+    are whole multiples of 2^-10, whose sums are exact: others, added up in another order, draw other particles."""
     def run(x, turn, seen, data):
         def step(given, now):
             x, key = given
             key, a, b = jax.random.split(key, 3)
             x = jnp.tanh(x @ turn) + 0.3 * jax.random.normal(a, x.shape)
-            log = -2 * jnp.square(x - now).sum(-1)
-            weight = jax.nn.softmax(log)
-            at = (jnp.arange(particles) + jax.random.uniform(b)) / particles
+            log = -jnp.minimum(jnp.floor(jnp.square(x - now).sum(-1)), 10)
+            weight = jnp.exp2(log)
+            at = (jnp.arange(particles) + jax.random.uniform(b)) / particles * weight.sum()
             source = jnp.minimum(jnp.searchsorted(jnp.cumsum(weight), at), particles - 1)
-            return (x[source], key), (weight @ x, 1 / jnp.square(weight).sum(), jax.nn.logsumexp(log))
+            return (x[source], key), (weight @ x / weight.sum(), 1 / jnp.square(weight).sum(), jax.nn.logsumexp(log))
         return lax.scan(step, (x, key_of(data)), seen)[1]
     return run, f32(particles, width), weights(F32, width, width), f32(steps, width), key()
 

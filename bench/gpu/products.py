@@ -176,9 +176,10 @@ def run(name, program, arguments):
 
 
 def shapes_to_price():
-    """(type, batch, m, n, k, whether A and B lie with their rows side by side, what A's rows are filled up to a multiple
-    of): sizes of models; and odd ones between even ones, which tell what rows cost that are no multiples of 16 bytes,
-    and whether it is where they begin or how many terms they have."""
+    """By group: (type, batch, m, n, k, whether A and B lie with their rows side by side, what A's rows are filled up to a
+    multiple of). Sizes of models; odd ones between even ones, which tell what rows cost that are no multiples of 16
+    bytes, and whether it is where they begin or how many terms they have; gradients of small weights by many tokens; few
+    rows."""
     plain = [(t, 1, m, n, k, False, False, 1) for t in ("f16", "f32") for m in (8, 128, 512, 2048)
              for n, k in ((512, 512), (4096, 1024), (1024, 4096), (4096, 4096))]
     scores = [("bf16", 36, n, n, 128, False, True, 1) for n in (776, 777, 778, 780, 784)]
@@ -191,12 +192,18 @@ def shapes_to_price():
     many = [("bf16", 485, m, 64, 131, True, False, 1) for m in (300, 304)]
     wide = [("f32", 1, 5000, n, 3000, False, False, 1) for n in (776, 777)]
     short = [("f32", 1, 10000, n, k, False, False, 1) for n, k in ((96, 32), (99, 33))]
-    return plain + scores + values + block + long + many + wide + short
+    gradients = [(t, 1, m, n, k, True, False, 1) for t in ("f32", "bf16") for m, n in (
+        (12, 40), (40, 80), (64, 64), (48, 200), (128, 128), (104, 400), (256, 256)) for k in (2048, 13728, 65536)]
+    rows = [("f16", 1, m, n, k, False, turned, 1) for turned in (False, True) for m in (8, 16, 20, 24, 32, 48, 64)
+            for n, k in ((4096, 4096), (1536, 1024), (4096, 14336))]
+    return {"plain": plain, "scores": scores, "values": values, "block": block, "long": long, "many": many,
+            "wide": wide, "short": short, "gradients": gradients, "rows": rows}
 
 
-def prices():
+def prices(groups):
     rows = []
-    for dtype, batch, m, n, k, a_turned, b_turned, multiple in shapes_to_price():
+    for dtype, batch, m, n, k, a_turned, b_turned, multiple in [
+            shape for group, shapes in shapes_to_price().items() if not groups or group in groups for shape in shapes]:
         row = -(-k // multiple) * multiple
         buffers = [{"name": x, "role": r, "type": dtype, "shape": (batch, *s)} for x, r, s in
                    (("A", "input", (m, row)), ("B", "input", (k, n)), ("O", "output", (m, n)))]
@@ -228,7 +235,7 @@ def main(programs=PROGRAMS, label="products"):
     parser.add_argument("--folder", type=pathlib.Path, default=pathlib.Path("out") / label)
     parser.add_argument("--results", type=pathlib.Path, default=ROOT / "bench" / "results")
     parser.add_argument("--only", default="")
-    parser.add_argument("--prices", action="store_true")
+    parser.add_argument("--prices", nargs="?", const="", metavar="GROUP,…", help="of shapes_to_price()")
     parser.add_argument("--no-compile", action="store_true", help="leave out torch.compile")
     parser.add_argument("--cache", default="", help="search all programs first, side by side, into this folder")
     parser.add_argument("--time-limit", type=float, default=6, help="seconds before measuring")
@@ -258,8 +265,8 @@ def main(programs=PROGRAMS, label="products"):
         print(f"{name:<14} {row['cold_us']:8.2f} µs ({row['error']:.1e}{'' if row['ok'] else ' WRONG'}) {row['schedule']:<18} "
               f"{row['kernels']} kernels, generated alone {own and round(own, 2)}; {peers}", flush=True)
         torch.cuda.empty_cache()
-    if arguments.prices:
-        result["prices"] = prices()
+    if arguments.prices is not None:
+        result["prices"] = prices(arguments.prices.split(",") if arguments.prices else [])
         path.write_text(json.dumps(result, indent=1) + "\n")
     sys.exit(0 if all(r.get("ok") for r in result["rows"]) else 1)
 

@@ -20,7 +20,7 @@ FusedModule cut_entry(const hlo::Module& module, const Target& target, Parameter
   const auto kernels_of = [&](const hlo::Module& of) {
     return fused_of(share_long_reductions(split_reductions(of, target), target));
   };
-  hlo::Module flat = reduce_pieces(widen_sums(share_long_products(place_products(module), target)), target);
+  hlo::Module flat = reduce_pieces(widen_sums(place_products(share_long_products(module, target))), target);
   if (std::optional<hlo::Module> sunk = sink_transposes(flat)) flat = *std::move(sunk);
   std::optional<hlo::Module> factored = factor_sums(flat);
   if (flat.entry_computation().instructions.size() > kFewInstructions)

@@ -77,6 +77,10 @@ TEST(ShareLongProducts, ComputeTheSame) {
                    "s32[4,3] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}"),
            text_of("c64[2,40009]", "c64[40009,3]",
                    "c64[2,3] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}"),
+           // As JAX has gradients of weights: the kernel might write the transposed result, and must not keep it whole.
+           std::string("HloModule m\nENTRY e {\n  x = f32[3,9001,40] parameter(0)\n  y = f32[3,9001,11] parameter(1)\n"
+                       "  d = f32[40,11] dot(x, y), lhs_contracting_dims={0,1}, rhs_contracting_dims={0,1}\n"
+                       "  ROOT t = f32[11,40]{0,1} transpose(d), dimensions={1,0}\n}\n"),
        })
     expect_shared(text);
 }

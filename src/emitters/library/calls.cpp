@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 
+#include "emitters/fusion/cut_entry.h"
 #include "emitters/fusion/pass.h"
+#include "emitters/fusion/share_long_products.h"
 #include "emitters/kinds/product/product.h"
 #include "emitters/library/call_plan.h"
 #include "emitters/library/solvers.h"
@@ -278,10 +281,16 @@ class Rewriter {
         {rows.name + ".rows", Opcode::Parameter, rows.shape, {}, {}, hlo::ParameterAttributes{number}, {}});
     whole.root = static_cast<InstructionId>(whole.instructions.size());
     whole.instructions.push_back(std::move(product));
-    const double kernel = microseconds_of(std::move(whole), "product");
+    whole.name = "product";
+    const hlo::Module alone = hlo::extract_module(module_, std::move(whole));
+    double kernel = estimated_microseconds(alone, target_);
+    const bool shares = share_long_products(alone, target_).entry_computation().instructions.size() !=
+                        alone.entry_computation().instructions.size();
+    if (shares) kernel = std::min(kernel, microseconds(cut_entry(alone, target_, Parameters::Kept).parts));
     if (kernel >= library) return false;
-    result_.kept[it.name] = fmt::format(
-        "a kernel that reads each weight once takes {:.3g} µs by the model, a library {:.3g}", kernel, library);
+    result_.kept[it.name] = fmt::format("{} each weight once take{} {:.3g} µs by the model, a library {:.3g}",
+                                        shares ? "kernels that share its sums and read" : "a kernel that reads",
+                                        shares ? "" : "s", kernel, library);
     return true;
   }
 

@@ -20,6 +20,7 @@ constexpr double kScalarShare = 0.85;    // of float32's rate; tensor cores comp
 constexpr int64_t kTile = 128;           // rows and columns of a block
 constexpr int64_t kSmallTile = 64;       // rows and columns that a block computes at least
 constexpr int64_t kParts = 8;            // of a tile, or of its sum, where there are few tiles
+constexpr int64_t kTermsOfPart = 256;    // where the sums are so long that they are cut in more
 constexpr int64_t kAligned = 16;         // bytes that rows should be multiples of
 constexpr double kUnaligned = 2.5;       // times as long where they are not
 constexpr double kUnalignedRate = 6;     // the same of what tensor cores multiply: single elements are loaded for them
@@ -299,11 +300,13 @@ LibraryPlan plan_libraries(const Graph& graph, const Schedules& schedules) { ret
 namespace {
 
 /// How many times as long a kernel takes for its operations, its bytes and what each block waits for; the parts that
-/// tiles are cut in; and whether they are never cut, as those of several products in one launch.
+/// tiles are cut in; whether they are never cut, as those of several products in one launch; and the share of a sum's
+/// terms that a block waits for.
 struct Slower {
   double operations = 1, bytes = 1, latency = 1;
   int64_t parts = kParts;
   bool whole = false;
+  double terms = 1;
 };
 
 /// Of `batch` products of m × n × k, by tensor cores (at half the rate where an element has twice the bytes) or by
@@ -326,7 +329,7 @@ double work_seconds(bool on_tensor_cores, int64_t element, std::array<int64_t, 4
                             : share_of(tiles_of(kTile));
   const double operations = 2 * static_cast<double>(batch * ceil_div(m, side) * side) *
                             static_cast<double>(ceil_div(n, side) * side) * static_cast<double>(k);
-  const double latency = target.rates.library_start + target.rates.library_term * static_cast<double>(k);
+  const double latency = target.rates.library_start + target.rates.library_term * slower.terms * static_cast<double>(k);
   return slower.latency * latency + std::max(slower.operations * operations / (rate * busy),
                                              slower.bytes * bytes / (kBandwidthShare * target.rates.memory_bandwidth));
 }
@@ -346,10 +349,17 @@ double product_seconds(const MatrixProduct& p, const Target& target) {
   // Scalar units compute as fast on single elements.
   const int64_t parts = std::min(p.m, p.n) <= kSmallTile ? kParts : kUnalignedParts;
   const bool several = p.batch > 1;
-  const Slower slower = aligned           ? Slower{.whole = several}
-                        : on_tensor_cores ? Slower{kUnalignedRate, kUnaligned, kUnaligned, parts}
-                                          : Slower{1, kUnaligned, 1, kParts, several};
-  return target.rates.launch + work_seconds(on_tensor_cores, size, {p.batch, p.m, p.n, p.k}, bytes, slower, target);
+  Slower slower = aligned           ? Slower{.whole = several}
+                  : on_tensor_cores ? Slower{kUnalignedRate, kUnaligned, kUnaligned, parts}
+                                    : Slower{1, kUnaligned, 1, kParts, several};
+  double launches = target.rates.launch;
+  if (!several && (aligned || !on_tensor_cores)) {
+    const int64_t wanted = ceil_div(target.multiprocessors, ceil_div(p.m, kTile) * ceil_div(p.n, kTile));
+    slower.parts = std::max(kParts, std::min(wanted, p.k / kTermsOfPart));
+    slower.terms = static_cast<double>(kParts) / static_cast<double>(slower.parts);
+    if (slower.parts > kParts) launches += target.rates.launch + target.rates.library_start;  // adds up the parts
+  }
+  return launches + work_seconds(on_tensor_cores, size, {p.batch, p.m, p.n, p.k}, bytes, slower, target);
 }
 
 /// As a product of the filters and what they cover. Kernels on tensor cores want images, filters and results with their
