@@ -7,7 +7,7 @@ usage: modules.py STRATA [--only SUBSTRING,...] [--part I/N] [--list] [--hlo FOL
 
 Needs JAX, for CUDA but with --list, --hlo and --device host. The modules are those of module_families.py,
 module_operators.py, module_odd_*.py, module_fresh_*.py, module_more_*.py, module_later_*.py, module_outside_*.py,
-module_seventh_*.py and module_eighth_*.py.
+module_seventh_*.py, module_eighth_*.py and module_element_loops.py.
 Strata's time is that of a replayed CUDA graph (strata run --profile); where the interpreter runs a step, there is
 none, and a note says that it is the time of the steps. XLA's is how long streams of the GPU are busy in a call, by
 JAX's profiler, so without the pauses between kernels; the time between the ends of calls that are issued back to back
@@ -436,6 +436,7 @@ def main():
     import module_eighth_layers  # noqa: F401
     import module_eighth_odds  # noqa: F401
     import module_eighth_steps  # noqa: F401
+    import module_element_loops  # noqa: F401
     import module_fresh_layers  # noqa: F401
     import module_fresh_shapes  # noqa: F401
     import module_later_layers  # noqa: F401

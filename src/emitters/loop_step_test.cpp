@@ -220,6 +220,7 @@ TEST(LoopStep, RowsAreUpdatedInPlace) {
 }
 
 /// A step of a recurrent layer: of h ← tanh(h · 0.5 + xs[i]) rows are kept, of it and of what is computed on the way.
+/// h is reversed, without which no element would need another one, and all would be one kernel (element_loops.h).
 /// `other` is what is written to the last array, of 4 × 9 elements.
 std::string layer(const std::string& other) {
   return fmt::format(R"(HloModule layer
@@ -242,7 +243,8 @@ body {{
   x = f32[4,9] reshape(x.1)
   half = f32[] constant(0.5)
   halves = f32[4,9] broadcast(half), dimensions={{}}
-  scaled = f32[4,9] multiply(h, halves)
+  turned = f32[4,9] reverse(h), dimensions={{1}}
+  scaled = f32[4,9] multiply(turned, halves)
   sum = f32[4,9] add(scaled, x)
   next = f32[4,9] tanh(sum)
   square = f32[4,9] multiply(next, next)
@@ -282,7 +284,8 @@ TEST(LoopStep, RowsOfSeveralArraysAreWrittenByOneKernel) {
   EXPECT_EQ(std::count(step.only_copied.begin(), step.only_copied.end(), true), 3);
 }
 
-/// h ← tanh(h · 0.5) n times; row i of `rows`, which begin as ones, becomes `row`, of h and of the row `before`.
+/// h ← tanh(h, reversed, · 0.5) n times; row i of `rows`, which begin as ones, becomes `row`, of h and of the row
+/// `before`.
 std::string stacked(int64_t n, int64_t rows, const std::string& row) {
   return fmt::format(R"(HloModule stacked
 condition {{
@@ -301,7 +304,8 @@ body {{
   before = f32[70,9] reshape(before.1)
   half = f32[] constant(0.5)
   halves = f32[70,9] broadcast(half), dimensions={{}}
-  scaled = f32[70,9] multiply(h, halves)
+  turned = f32[70,9] reverse(h), dimensions={{1}}
+  scaled = f32[70,9] multiply(turned, halves)
   next = f32[70,9] tanh(scaled)
   row = f32[70,9] {3}
   row.1 = f32[1,70,9] reshape(row)
@@ -353,20 +357,23 @@ TEST(LoopStep, WhatIsWrittenWholeHasNoFirstValue) {
   }
 }
 
-/// n iterations write `part` of a counter, as ones times that, into `all` at `places`, which are computed `before`.
+/// n iterations write `part` of a counter, as ones times that, into `all` at `places`, which are computed `before`;
+/// beside it another array is turned.
 std::string pieces(int64_t n, const std::string& all, const std::string& part, const std::string& before,
                    const std::string& places) {
   return fmt::format(R"(HloModule pieces
 condition {{
-  s = (s32[], f32[{1}]) parameter(0)
+  s = (s32[], f32[{1}], f32[5]) parameter(0)
   i = s32[] get-tuple-element(s), index=0
   n = s32[] constant({0})
   ROOT c = pred[] compare(i, n), direction=LT
 }}
 body {{
-  s = (s32[], f32[{1}]) parameter(0)
+  s = (s32[], f32[{1}], f32[5]) parameter(0)
   i = s32[] get-tuple-element(s), index=0
   all = f32[{1}] get-tuple-element(s), index=1
+  others = f32[5] get-tuple-element(s), index=2
+  turned = f32[5] reverse(others), dimensions={{0}}
   zero = s32[] constant(0)
   one = s32[] constant(1)
   two = s32[] constant(2)
@@ -376,14 +383,15 @@ body {{
   part = f32[{2}] broadcast(number), dimensions={{}}
   next = f32[{1}] dynamic-update-slice(all, part, {4})
   j = s32[] add(i, one)
-  ROOT r = (s32[], f32[{1}]) tuple(j, next)
+  ROOT r = (s32[], f32[{1}], f32[5]) tuple(j, next, turned)
 }}
 ENTRY e {{
   x = f32[] constant(7)
   all = f32[{1}] broadcast(x), dimensions={{}}
+  others = f32[5] parameter(0)
   i = s32[] constant(0)
-  s = (s32[], f32[{1}]) tuple(i, all)
-  ROOT w = (s32[], f32[{1}]) while(s), condition=condition, body=body
+  s = (s32[], f32[{1}], f32[5]) tuple(i, all, others)
+  ROOT w = (s32[], f32[{1}], f32[5]) while(s), condition=condition, body=body
 }}
 )",
                      n, all, part, before, places);
@@ -447,27 +455,32 @@ TEST(LoopStep, ArraysThatAreReadAreUpdatedApart) {
 TEST(LoopStep, AConditionOfTheDataIsAsked) {
   const auto loop = checked_loop(R"(HloModule newton
 condition {
-  s = (f32[], f32[]) parameter(0)
+  s = (f32[], f32[], f32[3]) parameter(0)
   x = f32[] get-tuple-element(s), index=0
   limit = f32[] get-tuple-element(s), index=1
   ROOT c = pred[] compare(x, limit), direction=LT
 }
 body {
-  s = (f32[], f32[]) parameter(0)
+  s = (f32[], f32[], f32[3]) parameter(0)
   x = f32[] get-tuple-element(s), index=0
   limit = f32[] get-tuple-element(s), index=1
   one = f32[] constant(1)
+  others = f32[3] get-tuple-element(s), index=2
+  turned = f32[3] reverse(others), dimensions={0}
   square = f32[] multiply(x, x)
   next = f32[] add(square, one)
-  ROOT r = (f32[], f32[]) tuple(next, limit)
+  ROOT r = (f32[], f32[], f32[3]) tuple(next, limit, turned)
 }
 ENTRY e {
   x = f32[] parameter(0)
   limit = f32[] constant(100)
-  s = (f32[], f32[]) tuple(x, limit)
-  w = (f32[], f32[]) while(s), condition=condition, body=body
+  others = f32[3] parameter(1)
+  s = (f32[], f32[], f32[3]) tuple(x, limit, others)
+  w = (f32[], f32[], f32[3]) while(s), condition=condition, body=body
   last = f32[] get-tuple-element(w), index=0
-  ROOT double = f32[] add(last, last)
+  double = f32[] add(last, last)
+  turned = f32[3] get-tuple-element(w), index=2
+  ROOT r = (f32[], f32[3]) tuple(double, turned)
 }
 )");
   ASSERT_NE(loop, nullptr);

@@ -121,6 +121,34 @@ TEST_F(OverwritesTest, AnElementwiseResultLiesInTheParameter) {
   }
 }
 
+/// 600 iterations of x ← x / 2 + `term`, of y, x before the loop and half.
+std::string loop_over(const std::string& term) {
+  const std::string state = "(s32[], f32[300,7], f32[300,7], f32[300,7])";
+  return "HloModule m, input_output_alias={ {}: (0, {}, may-alias) }\ncondition {\n  s = " + state +
+         " parameter(0)\n  i = s32[] get-tuple-element(s), index=0\n  n = s32[] constant(600)\n"
+         "  ROOT r = pred[] compare(i, n), direction=LT\n}\nbody {\n  s = " +
+         state +
+         " parameter(0)\n  i = s32[] get-tuple-element(s), index=0\n  z = f32[300,7] get-tuple-element(s), index=1\n"
+         "  y = f32[300,7] get-tuple-element(s), index=2\n  x = f32[300,7] get-tuple-element(s), index=3\n"
+         "  one = s32[] constant(1)\n  j = s32[] add(i, one)\n  h = f32[] constant(0.5)\n"
+         "  half = f32[300,7] broadcast(h), dimensions={}\n  scaled = f32[300,7] multiply(z, half)\n"
+         "  term = f32[300,7] " +
+         term + "\n  next = f32[300,7] add(scaled, term)\n  ROOT r = " + state +
+         " tuple(j, next, y, x)\n}\nENTRY e {\n  x = f32[300,7] parameter(0)\n  y = f32[300,7] parameter(1)\n"
+         "  zero = s32[] constant(0)\n  s = " +
+         state + " tuple(zero, x, y, x)\n  w = " + state +
+         " while(s), condition=condition, body=body\n  ROOT r = f32[300,7] get-tuple-element(w), index=1\n}\n";
+}
+
+TEST_F(OverwritesTest, ALoopOfElementsLiesInItsFirstState) {
+  run(loop_over("multiply(y, half)"));
+  EXPECT_TRUE(lies_in(0, "x"));
+  EXPECT_EQ(copies_, 0);
+  EXPECT_EQ(further_bytes(), 0);
+  // What other elements read in later iterations stays.
+  run(loop_over("reverse(x), dimensions={0}"));
+}
+
 TEST_F(OverwritesTest, WhatIsReadLaterOrElsewhereStays) {
   // The other result is another kernel's, which reads x in another order.
   run(std::string("HloModule m, input_output_alias={ {0}: (0, {}, may-alias) }\n") + kTwo +

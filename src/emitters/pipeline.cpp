@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "emitters/element_loops.h"
 #include "emitters/flatten_module.h"
 #include "emitters/fusion/convolution_sums.h"
 #include "emitters/fusion/cut_entry.h"
@@ -32,6 +33,14 @@
 namespace strata::emitters {
 namespace {
 
+/// Loops of elements stay as they are: their threads need no condition of all.
+bool has_conditions_to_carry(const hlo::Module& module) {
+  return hlo::has_computed_conditions(module, is_element_loop);
+}
+Result<hlo::Module> with_carried_conditions(const hlo::Module& module) {
+  return hlo::carry_conditions(module, is_element_loop);
+}
+
 /// Operators that no emitter has, as others, and recurrences as scans; none where the module has no such operators.
 Result<std::optional<hlo::Module>> expand_operators(const hlo::Module& module, const EmitOptions& options,
                                                     LibraryUse libraries, const ProgramSetting& setting) {
@@ -53,7 +62,7 @@ Result<std::optional<hlo::Module>> expand_operators(const hlo::Module& module, c
   for (const auto& [has, expand] :
        {std::pair(&hlo::has_random_bits, &hlo::expand_random_bits),
         std::pair(&hlo::has_scan_operators, &hlo::expand_scans), std::pair(&hlo::has_short_loops, &hlo::unroll_loops),
-        std::pair(&hlo::has_computed_conditions, &hlo::carry_conditions),
+        std::pair(&has_conditions_to_carry, &with_carried_conditions),
         std::pair(&hlo::has_uneven_bitcast_converts, &hlo::expand_bitcast_converts),
         std::pair(&hlo::has_ragged_dots, &hlo::expand_ragged_dots),
         std::pair(&hlo::has_batch_norms, &hlo::expand_batch_norms),

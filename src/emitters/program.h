@@ -44,6 +44,7 @@ struct LoopStep {
   hlo::Shape state;
   std::optional<hlo::CountedLoop> counted;  ///< the body leaves its counters as they are
   bool once = false;                        ///< it runs once at most; the body leaves what is asked for as it is
+  std::string why_not_elements{};           ///< for --explain: why no thread goes through all iterations
 };
 
 /// A fusion, or an instruction that has no kernel and that the interpreter runs; and which buffers it reads and writes.

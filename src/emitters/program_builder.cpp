@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "emitters/buffers.h"
+#include "emitters/element_loops.h"
 #include "emitters/fusion/array_uses.h"
 #include "emitters/fusion/instruction_roles.h"
 #include "emitters/kept_operand.h"
@@ -38,10 +39,11 @@ class ProgramBuilder {
   Result<EmittedProgram> build(const CutEntry& entry, LibraryUse libraries) {
     entry_ = &entry;
     libraries_ = libraries;
-    const std::map<ArrayValue, size_t> last = last_reads(flat_, entry.parts);
-    for (size_t i = 0; i < entry.parts.size(); ++i) {
-      const auto stays = [&](size_t input) { return is_kept(entry.parts[i].inputs[input], last, i); };
-      STRATA_CHECK(add(entry.parts[i], updated_arrays(entry.parts[i], stays)));
+    const std::vector<ProgramPart> parts = with_readers(flat_, entry.parts, options_.target);
+    const std::map<ArrayValue, size_t> last = last_reads(flat_, parts);
+    for (size_t i = 0; i < parts.size(); ++i) {
+      const auto stays = [&](size_t input) { return is_kept(parts[i].inputs[input], last, i); };
+      STRATA_CHECK(add(parts[i], updated_arrays(parts[i], stays)));
     }
     STRATA_CHECK(add_results(flat_.entry_computation().root));
     return std::move(program_);
@@ -205,7 +207,10 @@ class ProgramBuilder {
   }
 
   Result<void> add(const ProgramPart& part, Updated updated) {
-    STRATA_TRY(const bool is_loop, add_loop(part));
+    std::string why_not_elements;
+    STRATA_TRY(const bool is_element_loop, add_element_loop(part, why_not_elements));
+    if (is_element_loop) return {};
+    STRATA_TRY(const bool is_loop, add_loop(part, std::move(why_not_elements)));
     if (is_loop) return {};
     ProgramStep step;
     const hlo::Computation& from = part.module.entry_computation();
@@ -259,8 +264,42 @@ class ProgramBuilder {
     }
   }
 
+  /// A loop of elements, as a kernel, where that takes less time.
+  Result<bool> add_element_loop(const ProgramPart& part, std::string& why_not) {
+    if (!part.interpreted || !options_.only.empty()) return false;
+    const Result<ElementLoopPart> loop = element_loop_part(part, options_.target);
+    if (!loop) {
+      why_not = loop.error().message;
+      return false;
+    }
+    for (const auto& [output, leaf] : loop->same) {
+      STRATA_TRY(buffer_of_[output], initial_value(part, loop->state, leaf));
+    }
+    if (loop->part.outputs.empty()) return true;
+    ProgramStep step;
+    for (const ArrayValue& value : part.inputs) {
+      const auto known = buffer_of_.find(value);
+      if (known == buffer_of_.end()) return unsupported("{} reads what no kernel writes", loop->part.module.name);
+      step.inputs.push_back(known->second);
+    }
+    Result<EmittedFusion> fusion =
+        emit_once(loop->part, next_name(part.module.entry_computation().name), false, Updated::Unknown);
+    if (!fusion) {
+      why_not = fusion.error().message;
+      return fusion.error().code == ErrorCode::Unsupported ? Result<bool>(false) : tl::unexpected(fusion.error());
+    }
+    step.fusion = *std::move(fusion);
+    step.microseconds = loop->part.microseconds;
+    for (const ArrayValue& value : loop->part.outputs) {
+      step.outputs.push_back(buffer_of_[value] = static_cast<int>(program_.buffers.size()));
+      program_.buffers.push_back({hlo::leaf_of(flat_.entry_computation()[value.instruction].shape, value.element)});
+    }
+    push(std::move(step));
+    return true;
+  }
+
   /// A loop, where its body has kernels. Its leaves that stay as they are need no results.
-  Result<bool> add_loop(const ProgramPart& part) {
+  Result<bool> add_loop(const ProgramPart& part, std::string why_not_elements) {
     const std::optional<InstructionId> id = loop_of(part);
     if (!part.interpreted || !id || !options_.only.empty()) return false;
     const hlo::Computation& from = part.module.entry_computation();
@@ -270,6 +309,7 @@ class ProgramBuilder {
     }
     LoopStep made;
     made.state = loop.shape;
+    made.why_not_elements = std::move(why_not_elements);
     made.counted = hlo::counted_loop(part.module, from, *id);
     if (made.counted && made.counted->count > kMostCounted) made.counted.reset();
     const hlo::Module body = body_of(part, loop, made);

@@ -14,6 +14,7 @@ std::string explain(const LoopStep& loop) {
                                  loop.counted ? fmt::format("{} iterations", loop.counted->count)
                                  : loop.once  ? "one iteration or none"
                                               : "until its condition is false");
+  if (!loop.why_not_elements.empty()) text += fmt::format("  {:<16} {}\n", "not of elements", loop.why_not_elements);
   std::string body = strata::emitters::explain(*loop.body);
   for (size_t at = 0; at < body.size();) {
     const size_t end = body.find('\n', at);

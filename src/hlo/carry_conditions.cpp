@@ -14,18 +14,21 @@ namespace strata::hlo {
 namespace {
 
 /// `it` is an instruction of `computation`, in a module without calls.
-bool is_replaced(const Module& module, const Computation& computation, const Instruction& it) {
+bool is_replaced(const Module& module, const Computation& computation, const Instruction& it,
+                 const LeavesLoop& leaves) {
   if (it.opcode != Opcode::While) return false;
   const Computation& condition = module[it.called[0]];
   const Opcode decides = condition[source_of(condition, condition.root, 0).first].opcode;
   if (decides == Opcode::Parameter || decides == Opcode::Constant) return false;
-  return !counted_loop(module, computation, static_cast<InstructionId>(&it - computation.instructions.data()));
+  if (counted_loop(module, computation, static_cast<InstructionId>(&it - computation.instructions.data())))
+    return false;
+  return !leaves || !leaves(module, computation, it);
 }
 
-bool has_any(const Module& flat) {
+bool has_any(const Module& flat, const LeavesLoop& leaves) {
   return std::any_of(flat.computations.begin(), flat.computations.end(), [&](const Computation& computation) {
     return std::any_of(computation.instructions.begin(), computation.instructions.end(),
-                       [&](const Instruction& it) { return is_replaced(flat, computation, it); });
+                       [&](const Instruction& it) { return is_replaced(flat, computation, it, leaves); });
   });
 }
 
@@ -65,21 +68,21 @@ ENTRY loop {{
 
 }  // namespace
 
-bool has_computed_conditions(const Module& module) {
+bool has_computed_conditions(const Module& module, const LeavesLoop& leaves) {
   const bool loops = std::any_of(module.computations.begin(), module.computations.end(), [](const Computation& one) {
     return std::any_of(one.instructions.begin(), one.instructions.end(),
                        [](const Instruction& it) { return it.opcode == Opcode::While; });
   });
-  return loops && has_any(inline_calls(module));
+  return loops && has_any(inline_calls(module), leaves);
 }
 
-Result<Module> carry_conditions(const Module& module) {
+Result<Module> carry_conditions(const Module& module, const LeavesLoop& leaves) {
   const Module flat = inline_calls(module);
-  return replace_instructions(
-      flat, [&flat](const Computation& computation, const Instruction& it) -> std::optional<Replacement> {
-        if (!is_replaced(flat, computation, it)) return std::nullopt;
-        return replacement(it);
-      });
+  return replace_instructions(flat,
+                              [&](const Computation& computation, const Instruction& it) -> std::optional<Replacement> {
+                                if (!is_replaced(flat, computation, it, leaves)) return std::nullopt;
+                                return replacement(it);
+                              });
 }
 
 }  // namespace strata::hlo

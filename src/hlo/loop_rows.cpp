@@ -167,15 +167,17 @@ const Instruction* LoopRows::update_of(int64_t leaf) const {
   return updates && is_read_once(leaf) ? &it : nullptr;
 }
 
-bool LoopRows::fills(int64_t leaf) const {
+std::optional<LoopRows::Part> LoopRows::part(int64_t leaf) const {
   const Instruction* update = update_of(leaf);
-  if (update == nullptr) return false;
+  if (update == nullptr) return std::nullopt;
   const std::vector<int64_t>&all = update->shape.dims, &part = body_->operand_shape(*update, 1).dims;
   const auto cut = std::ranges::mismatch(all, part);
-  if (cut.in1 == all.end()) return true;
-  if (!std::equal(cut.in1 + 1, all.end(), cut.in2 + 1)) return false;
-  const std::optional<Affine> at = affine(update->operands[static_cast<size_t>(2 + (cut.in1 - all.begin()))]);
-  return at && covers(*at, *cut.in1, *cut.in2);
+  if (cut.in1 == all.end()) return Part{update->operands[1], 0, {}};
+  if (!std::equal(cut.in1 + 1, all.end(), cut.in2 + 1)) return std::nullopt;
+  const auto dimension = static_cast<size_t>(cut.in1 - all.begin());
+  const std::optional<Affine> at = affine(update->operands[2 + dimension]);
+  if (!at || !covers(*at, *cut.in1, *cut.in2)) return std::nullopt;
+  return Part{update->operands[1], dimension, *at};
 }
 
 std::optional<LoopRows::Written> LoopRows::written(int64_t leaf) const {

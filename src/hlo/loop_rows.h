@@ -37,6 +37,13 @@ class LoopRows {
     std::vector<ElementType> converted{};
   };
 
+  /// What the body writes into an array of the state that nothing in it reads, of which all iterations write all.
+  struct Part {
+    InstructionId value = 0;  ///< as many dimensions as the array
+    size_t dimension = 0;     ///< along which iterations write different parts, from `at` on
+    Affine at;
+  };
+
   /// An array to which each iteration adds something, and which nothing else in the body reads.
   struct Sum {
     InstructionId core = 0;              ///< a dot or a reduction by sums
@@ -60,7 +67,9 @@ class LoopRows {
   std::optional<Row> row(InstructionId id) const;
   /// Whether the loop writes all of an array of the state, which nothing in the body reads: each iteration another part
   /// along some dimension, or the whole.
-  bool fills(int64_t leaf) const;
+  bool fills(int64_t leaf) const { return part(leaf).has_value(); }
+  /// What is written then.
+  std::optional<Part> part(int64_t leaf) const;
   std::optional<Written> written(int64_t leaf) const;
   std::optional<Sum> sum(int64_t leaf) const;
   /// Whether it is computed of constants and of arrays that stay as they are, by a few operators that move or convert.

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <limits>
 
 #include "emitters/dialect/dialect.h"
@@ -16,6 +17,7 @@ struct Kind {
   Planner planner;
   Planner if_asked_for = nullptr;  ///< whatever it costs: asked alone, or where no other emitter can
   bool scatters = false;           ///< it takes fusions whose root is a scatter, and no others
+  bool iterates = false;           ///< it takes fusions that are a loop, and no others
 };
 
 /// In the order in which they are asked. The loop emitter takes all. Emitters after dynamic-update-slice write whole
@@ -34,6 +36,7 @@ constexpr Kind kKinds[] = {
     {"scatter copies", plan_scatter_copies, nullptr, true},
     {"scatter rows", plan_scatter_rows, plan_scatter_rows_at_any_cost, true},
     {"scatter", plan_scatter, nullptr, true},
+    {"loop of elements", plan_element_loop, nullptr, false, true},
     {"loop", plan_loop},
     {"reshape", plan_reshape_unasked, plan_reshape},
 };
@@ -55,6 +58,7 @@ Result<void> check_tuples(const Fusion& fusion) {
       case hlo::Opcode::Sort:
       case hlo::Opcode::TopK:
       case hlo::Opcode::Tuple:
+      case hlo::Opcode::While:
         break;
       default:
         return unsupported("the emitters have no code for {} of a tuple ({})", hlo::name(it.opcode), it.name);
@@ -69,6 +73,10 @@ Result<void> check_scatters(const Fusion& fusion, const Kind& kind) {
   for (const hlo::Instruction& it : fusion.computation().instructions)
     if (it.opcode == hlo::Opcode::Scatter) return unsupported("{} is a scatter", it.name);
   return {};
+}
+
+bool has_loop(const Fusion& fusion) {
+  return std::ranges::count(fusion.computation().instructions, hlo::Opcode::While, &hlo::Instruction::opcode) > 0;
 }
 
 /// No kernel computes long reductions again for each of their readers. Where a plan is only priced, its price says so
@@ -107,9 +115,12 @@ Result<Plan> choose_plan(const Fusion& fusion, const std::string& only) {
   STRATA_CHECK(check_tuples(fusion));
   std::vector<std::pair<std::string, std::string>> refused;
   std::string names;
+  const bool iterates = has_loop(fusion);
   for (const Kind& kind : kKinds) {
     names += (names.empty() ? "" : ", ") + std::string(kind.name);
     if (!only.empty() && only != kind.name) continue;
+    if (kind.iterates != iterates && only.empty()) continue;
+    if (iterates && !kind.iterates) return unsupported("it has a loop, which only the emitter of loops takes");
     Result<Plan> plan = check_scatters(fusion, kind).and_then([&] {
       return (only.empty() || !kind.if_asked_for ? kind.planner : kind.if_asked_for)(fusion);
     });
@@ -130,7 +141,7 @@ Result<Plan> choose_plan(const Fusion& fusion, const std::string& only) {
     return plan.decision.microseconds.value_or(std::numeric_limits<double>::infinity());
   };
   for (const Kind& kind : kKinds) {
-    if (!kind.if_asked_for) continue;
+    if (!kind.if_asked_for || iterates) continue;
     Result<Plan> plan = kind.if_asked_for(fusion);
     if (plan && (!best || time(*plan) < time(*best))) best = *std::move(plan);
   }

@@ -28,15 +28,19 @@ void give_way(mlir::ModuleOp module, const std::string& name) {
 
 Kernel::Kernel(const FusionFunctions& functions, const std::string& name, const Decision& decision, size_t launch,
                const std::vector<size_t>& only_read)
+    : Kernel(functions, name, decision, launch, only_read, functions.arguments().outputs) {}
+
+Kernel::Kernel(const FusionFunctions& functions, const std::string& name, const Decision& decision, size_t launch,
+               const std::vector<size_t>& only_read, const std::vector<hlo::Shape>& arrays)
     : input_count_(functions.arguments().inputs.size()),
-      output_count_(functions.arguments().outputs.size()),
+      output_count_(arrays.size()),
       builder_(mlir::UnknownLoc::get(functions.target().getContext()), functions.target().getContext()) {
   mlir::MLIRContext* context = builder_.getContext();
   llvm::SmallVector<mlir::Type> inputs, outputs;
   for (const hlo::InstructionId id : functions.arguments().inputs) {
     inputs.push_back(flat_tensor(context, functions.computation()[id].shape));
   }
-  for (const hlo::Shape& shape : functions.arguments().outputs) outputs.push_back(flat_tensor(context, shape));
+  for (const hlo::Shape& shape : arrays) outputs.push_back(flat_tensor(context, shape));
   for (const hlo::Shape& shape : decision.temporaries) outputs.push_back(flat_tensor(context, shape));
   llvm::append_range(inputs, outputs);
   inputs.append(2, builder_.getIndexType());

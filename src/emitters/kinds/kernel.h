@@ -13,6 +13,9 @@ class Kernel {
   /// Kernel number `launch` of the fusion `name`, which writes all temporaries but those of the numbers `only_read`.
   Kernel(const FusionFunctions& functions, const std::string& name, const Decision& decision, size_t launch = 0,
          const std::vector<size_t>& only_read = {});
+  /// A kernel of other outputs than the functions have results.
+  Kernel(const FusionFunctions& functions, const std::string& name, const Decision& decision, size_t launch,
+         const std::vector<size_t>& only_read, const std::vector<hlo::Shape>& outputs);
 
   mlir::ImplicitLocOpBuilder& builder() { return builder_; }
   mlir::func::FuncOp function() { return function_; }

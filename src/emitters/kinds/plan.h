@@ -35,6 +35,8 @@ struct Plan {
 /// A plan, or why the emitter does not take the fusion (Unsupported). What they have in common: docs/emitters.md.
 using Planner = Result<Plan> (*)(const Fusion& fusion);
 Result<Plan> plan_loop(const Fusion& fusion);
+/// The only one that takes loops, and takes nothing else.
+Result<Plan> plan_element_loop(const Fusion& fusion);
 Result<Plan> plan_reduction(const Fusion& fusion);
 Result<Plan> plan_product(const Fusion& fusion);
 Result<Plan> plan_scan(const Fusion& fusion);
