@@ -9,6 +9,7 @@
 #include "hlo/fold_interior_pads.h"
 #include "hlo/inline_calls.h"
 #include "hlo/join_updates.h"
+#include "hlo/merge_equals.h"
 #include "hlo/merge_scatters.h"
 #include "hlo/stack_pieces.h"
 #include "hlo/wrap_concatenations.h"
@@ -49,8 +50,8 @@ hlo::Module with_free_layouts(hlo::Module flat, const hlo::Module& original, boo
 
 hlo::Module flattened(const hlo::Module& module, bool one_kernel) {
   if (module.fusion) return hlo::inline_calls(module);
-  const auto flat =
-      hlo::fold_interior_pads(hlo::drop_identities(hlo::drop_decided(hlo::fold_constants(hlo::inline_calls(module)))));
+  const auto once = hlo::merge_equals(hlo::fold_constants(hlo::inline_calls(module)));
+  const auto flat = hlo::fold_interior_pads(hlo::drop_identities(hlo::drop_decided(once)));
   return one_kernel ? flat
                     : hlo::batch_loop_products(
                           hlo::wrap_concatenations(hlo::stack_pieces(hlo::join_updates(hlo::merge_scatters(flat)))));
