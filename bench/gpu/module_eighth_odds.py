@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from module_families import (BF16, F32, Arg, around_one, backward, bf16, f32, ints, key, key_of, layer_norm, module,
+from module_families import (BF16, F32, I32, Arg, around_one, backward, bf16, f32, ints, key, key_of, layer_norm, module,
                              weights)
 
 
@@ -54,22 +54,24 @@ def _(batch, drafts, vocabulary):
 
 
 @module("particles_resampled_scan_f32", "sampling", {"particles": 8009, "steps": 24, "width": 4},
-        {"particles": 11, "steps": 3, "width": 2}, tolerance=10, mismatch=0.02)
+        {"particles": 11, "steps": 3, "width": 2}, tolerance=10)
 def _(particles, steps, width):
-    """A particle filter: noise of each step's key, weights of observations, systematic draws from their sums. Weights
-    are whole multiples of 2^-10, whose sums are exact: others, added up in another order, draw other particles."""
+    """A particle filter of whole numbers: noise of each step's key, weights of observations, systematic draws from their
+    sums. All is exact: the order in which floats are added up would decide which particles are drawn from then on."""
     def run(x, turn, seen, data):
         def step(given, now):
             x, key = given
             key, a, b = jax.random.split(key, 3)
-            x = jnp.tanh(x @ turn) + 0.3 * jax.random.normal(a, x.shape)
-            log = -jnp.minimum(jnp.floor(jnp.square(x - now).sum(-1)), 10)
-            weight = jnp.exp2(log)
-            at = (jnp.arange(particles) + jax.random.uniform(b)) / particles * weight.sum()
-            source = jnp.minimum(jnp.searchsorted(jnp.cumsum(weight), at), particles - 1)
-            return (x[source], key), (weight @ x / weight.sum(), 1 / jnp.square(weight).sum(), jax.nn.logsumexp(log))
+            x = (x @ turn + jax.random.randint(a, x.shape, -3, 4)) % 64
+            halvings = jnp.minimum(jnp.abs(x - now).sum(-1) // 8, 10)
+            units, weight = 1024 >> halvings, jax.nn.softmax(-math.log(2) * halvings.astype(F32))
+            apart = units.sum() // particles
+            at = jnp.arange(particles) * apart + jax.random.randint(b, (), 0, jnp.maximum(apart, 1))
+            source = jnp.minimum(jnp.searchsorted(jnp.cumsum(units), at), particles - 1)
+            return (x[source], key), (weight @ x, 1 / jnp.square(weight).sum(), units.sum())
         return lax.scan(step, (x, key_of(data)), seen)[1]
-    return run, f32(particles, width), weights(F32, width, width), f32(steps, width), key()
+    return (run, Arg((particles, width), I32, low=0, high=64), Arg((width, width), I32, low=-2, high=3),
+            Arg((steps, width), I32, low=0, high=64), key())
 
 
 # Transforms, convolutions, pools.

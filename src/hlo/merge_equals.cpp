@@ -32,7 +32,10 @@ class Merging : EntryRewriter {
   }
 
  private:
-  static bool may_merge(const Instruction& it) {
+  bool may_merge(const Instruction& it) const {
+    // Costs nothing where it is read, and as one value of two kernels it would be an array in memory.
+    if (it.opcode == Opcode::Broadcast && it.shape.element_count() > from_.operand_shape(it, 0).element_count())
+      return false;
     switch (family(it.opcode)) {
       case Family::Unsupported:
         return false;

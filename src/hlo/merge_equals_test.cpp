@@ -60,7 +60,7 @@ ENTRY e {
   ROOT t = (f32[8], f32[8], f32[], f32[]) tuple(u, v, r, r.1)
 })");
   EXPECT_EQ(count(changed, Opcode::Power), 1) << print(changed);
-  EXPECT_EQ(count(changed, Opcode::Broadcast), 1) << print(changed);
+  EXPECT_EQ(count(changed, Opcode::Broadcast), 2) << print(changed);
   EXPECT_EQ(count(changed, Opcode::Multiply), 2) << print(changed);
   EXPECT_EQ(count(changed, Opcode::Reduce), 1) << print(changed);
 }

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <numeric>
 
 #include "emitters/fusion/bandwidth.h"
 #include "emitters/fusion/instruction_roles.h"
@@ -30,6 +31,13 @@ constexpr double kVector = 4;
 /// Operations of an element whose code is there again: for vectors of four, of 16 bytes each, half of what an
 /// instruction cache of 128 KB holds.
 constexpr double kMostRepeatedCode = 1024;
+
+/// Where blocks compute results that have nothing to do with each other, each by code of its own, code beyond this
+/// (KernelWork::code_apart; about two instructions of 16 bytes each, so again 128 KB) is fetched again and again.
+/// Then instructions take so many times as long: an H200 issued 0.57 a cycle and multiprocessor of 36 leaves of an
+/// optimizer, 0.6 of 32 pieces of 16 KB of straight code, and 3.5 of one piece for all blocks.
+constexpr double kMostCodeApart = 4096;
+constexpr double kFetching = 6;
 
 constexpr double kSectorBytes = 32;  ///< that caches move at least
 
@@ -250,6 +258,32 @@ double vector_of_results(const PricedKernel& kernel) {
   return static_cast<double>(kVectorBytes) / widest;
 }
 
+/// Whether some results of a kernel have nothing to do with others: they read the same parameters, constants and single
+/// numbers at most.
+bool has_results_apart(const PricedKernel& kernel) {
+  if (kernel.graph.roots.size() < 2) return false;
+  std::vector<size_t> leader(kernel.instructions.size());
+  std::iota(leader.begin(), leader.end(), size_t{0});
+  const auto leader_of = [&](size_t i) {
+    while (leader[i] != i) i = leader[i] = leader[leader[i]];
+    return i;
+  };
+  const auto is_common = [&](size_t i) {
+    const PricedInstruction& it = *kernel.instructions[i];
+    const auto id = static_cast<InstructionId>(i);
+    return it.counted.elements <= 1 || kernel.graph.operands_of(id).empty();
+  };
+  for (size_t i = 0; i < leader.size(); ++i) {
+    if (is_common(i)) continue;
+    for (const InstructionId operand : kernel.graph.operands_of(static_cast<InstructionId>(i))) {
+      if (!is_common(static_cast<size_t>(operand))) leader[leader_of(static_cast<size_t>(operand))] = leader_of(i);
+    }
+  }
+  const size_t first = leader_of(static_cast<size_t>(kernel.graph.roots[0]));
+  return std::ranges::any_of(kernel.graph.roots,
+                             [&](InstructionId root) { return leader_of(static_cast<size_t>(root)) != first; });
+}
+
 /// What the atomic updates of a scatter take where the emitters would do it in place. Threads compute what they
 /// scatter meanwhile. 0 where rows are gathered, or updates of others replaced.
 double update_microseconds(const hlo::Module& module, const hlo::Computation& from, const Instruction& it,
@@ -355,18 +389,22 @@ KernelWork kernel_work(const PricedKernel& kernel, const ComputedOnce& together)
   const indexing::Evaluations of_warps = counts.of_warps(together.passes);
   const std::vector<double> copies = counts.code_copies();
   std::vector<double> operations(count);
+  double code_of_thread = 0;
   for (size_t i = 0; i < count; ++i) {
     const PricedInstruction& it = *kernel.instructions[i];
     operations[i] = it.operations / share(i);
     work.operations += of_warps[i] * operations[i];
     if (it.counted.opcode != Opcode::Parameter) work.computing += of_warps[i] * operations[i];
     work.code += copies[i] * it.code;
+    code_of_thread += copies[i] * it.code * (along_rows[i] ? 1.0 : elements_of_thread);
     work.repeated_code += std::max(copies[i] - 1, 0.0) * it.operations;
     if (it.counted.opcode != Opcode::Parameter || read[i] == 0) continue;
     // Of an array that is read in part only that part moves.
     work.memory_bytes += std::min(it.bytes, read[i] * kSectorBytes);
     work.cache_bytes += read[i] * it.element_bytes / share(i);
   }
+  const bool is_loop = together.instructions.empty();  // others' threads have single elements of most of what they do
+  if (is_loop && code_of_thread > kMostCodeApart && has_results_apart(kernel)) work.code_apart = code_of_thread;
   work.operations = work.operations * together.crowding + together.operations;
   work.cache_bytes += together.cache_bytes;
   double threads = together.threads;
@@ -454,7 +492,8 @@ KernelTime time_of_work(const KernelWork& work, const Target& target) {
   time.cache = work.cache_bytes / (rates.cached_loads / 1e6);
   // Of operations one an instruction, where the rate counts two of a multiply-add.
   const double idle = std::max(target.multiprocessors / work.blocks, 1.0);
-  time.operations = work.operations / (rates.scalar_rate / 2e6) * idle;
+  const double fetching = work.code_apart > 0 ? kFetching : 1;
+  time.operations = work.operations / (rates.scalar_rate / 2e6) * idle * fetching;
   time.computing = work.computing / (rates.scalar_rate / 2e6);
   time.thread = work.of_longest_thread * (rates.dependent_operation * 1e6);
   const bool refused =

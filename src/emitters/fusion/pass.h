@@ -42,6 +42,7 @@ struct KernelWork {
   double computing = 0;                                     ///< of these, all but loads and products
   double of_longest_thread = 0;    ///< operations: its part of all, and at least what an element of a root takes
   double code = 0;                 ///< operations of an element in the kernel's code
+  double code_apart = 0;           ///< the same of all elements of a thread, where some results are computed apart
   double repeated_code = 0;        ///< of these, beyond once for each instruction
   double update_microseconds = 0;  ///< of atomic updates of a scatter in place
   std::vector<indexing::RepeatedReduction> repeated;
