@@ -20,7 +20,7 @@ constexpr double kScalarShare = 0.85;    // of float32's rate; tensor cores comp
 constexpr int64_t kTile = 128;           // rows and columns of a block
 constexpr int64_t kSmallTile = 64;       // rows and columns that a block computes at least
 constexpr int64_t kParts = 8;            // of a tile, or of its sum, where there are few tiles
-constexpr int64_t kTermsOfPart = 256;    // where the sums are so long that they are cut in more
+constexpr int64_t kTermsOfPart = 128;    // where the sums are so long that they are cut in more
 constexpr int64_t kAligned = 16;         // bytes that rows should be multiples of
 constexpr double kUnaligned = 2.5;       // times as long where they are not
 constexpr double kUnalignedRate = 6;     // the same of what tensor cores multiply: single elements are loaded for them
@@ -353,11 +353,14 @@ double product_seconds(const MatrixProduct& p, const Target& target) {
                   : on_tensor_cores ? Slower{kUnalignedRate, kUnaligned, kUnaligned, parts}
                                     : Slower{1, kUnaligned, 1, kParts, several};
   double launches = target.rates.launch;
-  if (!several && (aligned || !on_tensor_cores)) {
+  if (!several) {
     const int64_t wanted = ceil_div(target.multiprocessors, ceil_div(p.m, kTile) * ceil_div(p.n, kTile));
-    slower.parts = std::max(kParts, std::min(wanted, p.k / kTermsOfPart));
-    slower.terms = static_cast<double>(kParts) / static_cast<double>(slower.parts);
-    if (slower.parts > kParts) launches += target.rates.launch + target.rates.library_start;  // adds up the parts
+    const int64_t parts_of_sums = std::min(wanted, p.k / kTermsOfPart);
+    if (parts_of_sums > std::max(kParts, slower.parts)) {
+      slower.parts = parts_of_sums;
+      slower.terms = static_cast<double>(kParts) / static_cast<double>(parts_of_sums);
+      launches += target.rates.launch + target.rates.library_start;  // adds up the parts
+    }
   }
   return launches + work_seconds(on_tensor_cores, size, {p.batch, p.m, p.n, p.k}, bytes, slower, target);
 }
