@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "hlo/entry_rewriter.h"
 #include "hlo/opcode.h"
@@ -20,22 +21,30 @@ class Merging : EntryRewriter {
 
   Module run() {
     return rewrite([&](const Instruction& it, const Instruction& copy) -> std::optional<InstructionId> {
-      const auto id = static_cast<InstructionId>(&it - from_.instructions.data());
-      if (id == from_.root || !may_merge(it)) return std::nullopt;
-      std::string key = structure_key(module_, it);
-      for (const InstructionId operand : copy.operands)
-        key.append(reinterpret_cast<const char*>(&operand), sizeof operand);
-      const auto [first, is_first] =
-          first_.try_emplace(std::move(key), static_cast<InstructionId>(entry_.instructions.size()));
-      return is_first ? std::nullopt : std::optional(first->second);
+      const auto next = static_cast<InstructionId>(entry_.instructions.size());
+      InstructionId first = next;
+      if (may_merge(it)) {
+        std::string key = structure_key(module_, it);
+        for (const InstructionId operand : copy.operands) {
+          const InstructionId value = values_[static_cast<size_t>(operand)];
+          key.append(reinterpret_cast<const char*>(&value), sizeof value);
+        }
+        first = first_.try_emplace(std::move(key), next).first->second;
+        const auto id = static_cast<InstructionId>(&it - from_.instructions.data());
+        if (first != next && id != from_.root && !is_view(it.opcode)) return first;
+      }
+      values_.push_back(first);
+      return std::nullopt;
     });
   }
 
  private:
-  bool may_merge(const Instruction& it) const {
-    // Costs nothing where it is read, and as one value of two kernels it would be an array in memory.
-    if (it.opcode == Opcode::Broadcast && it.shape.element_count() > from_.operand_shape(it, 0).element_count())
-      return false;
+  /// What costs nothing where it is read: one for two kernels would be an array in memory.
+  static bool is_view(Opcode opcode) {
+    return opcode == Opcode::Broadcast || opcode == Opcode::Reshape || opcode == Opcode::Bitcast;
+  }
+
+  static bool may_merge(const Instruction& it) {
     switch (family(it.opcode)) {
       case Family::Unsupported:
         return false;
@@ -50,7 +59,8 @@ class Merging : EntryRewriter {
   }
 
   const Module& module_;
-  std::unordered_map<std::string, InstructionId> first_;  ///< of the new entry
+  std::unordered_map<std::string, InstructionId> first_;  ///< of the new entry, by what is computed
+  std::vector<InstructionId> values_;                     ///< of instructions of the new entry: the first that is equal
 };
 
 }  // namespace

@@ -55,9 +55,10 @@ ENTRY e {
   wide.1 = f32[8] broadcast(power.1), dimensions={}
   u = f32[8] multiply(x, wide)
   v = f32[8] multiply(y, wide.1)
+  v.1 = f32[8] multiply(y, wide)
   r = f32[] reduce(u, zero), dimensions={0}, to_apply=first
   r.1 = f32[] reduce(u, zero), dimensions={0}, to_apply=second
-  ROOT t = (f32[8], f32[8], f32[], f32[]) tuple(u, v, r, r.1)
+  ROOT t = (f32[8], f32[8], f32[8], f32[], f32[]) tuple(u, v, v.1, r, r.1)
 })");
   EXPECT_EQ(count(changed, Opcode::Power), 1) << print(changed);
   EXPECT_EQ(count(changed, Opcode::Broadcast), 2) << print(changed);
