@@ -84,7 +84,8 @@ ENTRY e {
   k = f32[2,2] slice(x), slice={[0:2], [1:3]}
   l = f32[4,4] rng(), distribution=rng_uniform
   m = f32[4,4] rng(), distribution=rng_uniform
-  ROOT t = (f32[4,4], f32[4,4], f32[4,4], f32[4,4], f32[4,4], bf16[4,4], f16[4,4], f32[4,4], f32[2,2], f32[2,2], f32[4,4], f32[4,4]) tuple(a, b, c, d, f, g, h, i, j, k, l, m)
+  ROOT t = (f32[4,4], f32[4,4], f32[4,4], f32[4,4], f32[4,4], bf16[4,4], f16[4,4], f32[4,4], f32[2,2], f32[2,2],
+            f32[4,4], f32[4,4]) tuple(a, b, c, d, f, g, h, i, j, k, l, m)
 })";
   const auto module = parse_module(text);
   ASSERT_TRUE(module) << module.error().to_string();

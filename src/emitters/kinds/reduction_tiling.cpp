@@ -310,6 +310,10 @@ class Choice {
     if (rows < vector() || (unit > 1 && length < 2 * unit && columns >= kWarpSize)) rows = 1;
     if (const auto kept = kept_columns(length, columns)) {
       std::tie(lanes, rows) = *kept;
+      // Of short columns: a multiprocessor has 32 blocks at a time, however small.
+      while (2 * lanes <= std::min(columns, int64_t{kWarpSize}) && 2 * lanes * rows <= kThreads &&
+             enough_blocks(outer * ceil_div(columns, 2 * lanes)))
+        lanes *= 2;
     } else if (rows > 1 || columns < kWarpSize) {
       rows = std::max(std::min(ceil_div(std::max(rows, vector()), unit) * unit, most), unit);
     } else {
