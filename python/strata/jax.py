@@ -401,6 +401,7 @@ class _Compiled:
     def __init__(self, program: _Program, specs: tuple):
         self._program, self._specs = program, specs
         self.name, self.target = program.name, program.options["target"]
+        self.options = repr(sorted(program.options.items()))
         self.results = [*map(_in_bytes, program.results(specs)[0])]
 
     def module(self, target: str):

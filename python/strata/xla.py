@@ -30,6 +30,7 @@ class Compiled(Protocol):
     name: str
     results: list[jax.ShapeDtypeStruct]
     target: str  # as strata.compile_hlo has it; with "cpu" no module is compiled for a GPU
+    options: str  # what else the module is compiled by
 
     def module(self, target: str) -> Any:
         """The module for "cpu" or "gpu"."""
@@ -54,23 +55,23 @@ def _at_once(*arrays, compiled: Compiled) -> list[Any]:
     return jax.jit(functools.partial(call, compiled))(*arrays)
 
 
-def _published(module: Any, platform: str, name: str) -> int:
+def _published(module: Any, platform: str, compiled: Compiled) -> int:
     """The number by which compiled programs name a module. It stays in memory as long as the process. The number is a
-    digest of the module's text and of what it is compiled for, so that a program that JAX kept on disk finds it again in
-    another process, where it has been lowered, too."""
-    text = f"{_core.build_identity()}\n{platform}\n{module.text}"
+    digest of the module's text and of what it is compiled for and by, so that a program that JAX kept on disk finds it
+    again in another process, where it has been lowered, too."""
+    text = f"{_core.build_identity()}\n{platform}\n{compiled.options}\n{module.text}"
     number = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little", signed=True)
     with _lock:
         if platform not in _registered:
             platform_of_xla, handler = _HANDLERS[platform]
             jax.ffi.register_ffi_target(_TARGET, handler(), platform=platform_of_xla)
             _registered.add(platform)
-    module.publish(number, name)
+    module.publish(number, compiled.name)
     return number
 
 
 def _as_custom_call(platform: str, target: str, ctx, operands, compiled: Compiled):
-    number = _published(compiled.module(target), platform, compiled.name)
+    number = _published(compiled.module(target), platform, compiled)
     return jax.ffi.ffi_lowering(_TARGET)(ctx, *operands, function=np.int64(number))
 
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 
 #include "emitters/buffers.h"
@@ -96,8 +97,14 @@ std::optional<double> price(const ElementLoop& loop, const Target& target) {
   const double loads = chained > 0 ? chained : loads_ahead(iteration) ? 1 / kIterationsTogether : 0;
   const double chain = time.thread + loads * target.rates.load_latency * 1e6;
   const double each = std::max({chain, time.operations, time.cache});
-  double launches = 0;
-  for (const ProgramPart& part : fuse(iteration, target)) launches += part.microseconds;
+  // One kernel at least; how many those of a large body are, takes long to find out.
+  double launches = time.launch;
+  const bool is_large = iteration.entry_computation().instructions.size() > kFewInstructions;
+  if (is_large) launches = std::isfinite(time.all) ? time.all : std::numeric_limits<double>::infinity();
+  if (!is_large && !(each < launches)) {
+    launches = 0;
+    for (const ProgramPart& part : fuse(iteration, target)) launches += part.microseconds;
+  }
   if (!(each < launches) || time.all > launches + time.launch) return std::nullopt;
   double bytes = 0;
   for (const InstructionId id : iteration.entry_computation().parameters)
@@ -161,7 +168,7 @@ Result<ElementLoopPart> element_loop_part(const ProgramPart& part, const Target&
   const ElementLoop* loop = &found;
   const std::optional<double> microseconds = price(*loop, target);
   if (!microseconds) return unsupported("kernels of the body are estimated to be faster");
-  ElementLoopPart made{part, {}, part.module.entry_computation()[*id].operands[0]};
+  ElementLoopPart made{part, {}, part.module.entry_computation()[*id].operands[0], found.counted.has_value()};
   made.part.microseconds = *microseconds;
   made.part.interpreted = false;
   // Its root without what stays as it is.
@@ -204,7 +211,8 @@ Result<ElementLoopPart> element_loop_part(const ProgramPart& part, const Target&
   return made;
 }
 
-std::vector<ProgramPart> with_readers(const hlo::Module& module, std::vector<ProgramPart> parts, const Target& target) {
+std::vector<ProgramPart> with_readers(const hlo::Module& module, std::vector<ProgramPart> parts, const Target& target,
+                                      std::optional<std::set<ArrayValue>> same) {
   const auto has_loop = [](const ProgramPart& part) {
     return part.interpreted && std::ranges::count(part.module.entry_computation().instructions, Opcode::While,
                                                   &hlo::Instruction::opcode) == 1;
@@ -222,12 +230,19 @@ std::vector<ProgramPart> with_readers(const hlo::Module& module, std::vector<Pro
   for (int leaf = 0; leaf < hlo::leaf_count(entry.root_instruction().shape); ++leaf) {
     if (const std::optional<ArrayValue> value = resolve(entry, entry.root, leaf)) ++reads[*value];
   }
+  const auto stays = [&](const ProgramPart& part) {
+    return same && std::ranges::all_of(part.inputs, [&](const ArrayValue& value) { return same->contains(value); });
+  };
+  for (const ProgramPart& part : parts) {
+    if (stays(part)) same->insert(part.outputs.begin(), part.outputs.end());
+  }
   for (size_t i = 0; i < parts.size(); ++i) {
-    if (!has_loop(parts[i]) || !element_loop_part(parts[i], target)) continue;
+    if (!has_loop(parts[i])) continue;
     const auto is_made = [&](const ArrayValue& value) { return std::ranges::count(parts[i].outputs, value) > 0; };
     size_t reader = i + 1;
     while (reader < parts.size() && std::ranges::none_of(parts[reader].inputs, is_made)) ++reader;
-    if (reader == parts.size() || parts[reader].interpreted) continue;
+    if (reader == parts.size() || parts[reader].interpreted || (stays(parts[i]) && !stays(parts[reader]))) continue;
+    if (!element_loop_part(parts[i], target)) continue;
     Group group;
     for (const size_t one : {i, reader}) {
       for (const InstructionId id : parts[one].instructions) group = Group(group, Group(id));

@@ -1,6 +1,8 @@
 // Loops of elements (hlo/indexing/element_loop.h) as parts that are one kernel.
 #pragma once
 
+#include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -13,6 +15,7 @@ struct ElementLoopPart {
   ProgramPart part;
   std::vector<std::pair<ArrayValue, int64_t>> same;  ///< those results, and the leaves of the state that they are
   hlo::InstructionId state = 0;                      ///< the first state, in the module of the part
+  bool counted = false;                              ///< how often it runs is known beforehand
 };
 
 /// Whether a `while` may be one, whatever it takes.
@@ -24,7 +27,9 @@ bool is_element_loop(const hlo::Module& module, const hlo::Computation& computat
 Result<ElementLoopPart> element_loop_part(const ProgramPart& part, const Target& target);
 
 /// The parts of a module's entry, where kernels that only go on with the last state of such a loop, each element with
-/// its own, are part of the loop's.
-std::vector<ProgramPart> with_readers(const hlo::Module& module, std::vector<ProgramPart> parts, const Target& target);
+/// its own, are part of the loop's. `same`: of the body of a loop, what is the same in all its iterations. A loop that
+/// needs nothing else leaves that body, and is joined only with what leaves it as well.
+std::vector<ProgramPart> with_readers(const hlo::Module& module, std::vector<ProgramPart> parts, const Target& target,
+                                      std::optional<std::set<ArrayValue>> same);
 
 }  // namespace strata::emitters

@@ -460,5 +460,105 @@ ENTRY e {
   EXPECT_EQ(steps.loops, 1);
 }
 
+/// In the body of a loop around it, a loop that needs nothing of that body's changes leaves it, and its readers, which
+/// do, are not part of its kernel.
+TEST(ElementLoops, WhatIsTheSameInEachIterationAroundItLeavesThat) {
+  const std::string text = R"(HloModule m
+icond {
+  s = (s32[], f32[9]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(700)
+  ROOT r = pred[] compare(i, n), direction=LT
+}
+ibody {
+  s = (s32[], f32[9]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  a = f32[9] get-tuple-element(s), index=1
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  c = f32[9] cosine(a)
+  ROOT t = (s32[], f32[9]) tuple(j, c)
+}
+cond {
+  s = (s32[], f32[9], f32[9,9], f32[9]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(9)
+  ROOT r = pred[] compare(i, n), direction=LT
+}
+body {
+  s = (s32[], f32[9], f32[9,9], f32[9]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  a = f32[9] get-tuple-element(s), index=1
+  m = f32[9,9] get-tuple-element(s), index=2
+  same = f32[9] get-tuple-element(s), index=3
+  one = s32[] constant(1)
+  z = s32[] constant(0)
+  j = s32[] add(i, one)
+  d = f32[9] dot(m, a), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  is = (s32[], f32[9]) tuple(z, same)
+  w = (s32[], f32[9]) while(is), condition=icond, body=ibody
+  w1 = f32[9] get-tuple-element(w), index=1
+  t = f32[9] tanh(d)
+  q = f32[9] add(w1, t)
+  ROOT r = (s32[], f32[9], f32[9,9], f32[9]) tuple(j, q, m, same)
+}
+ENTRY e {
+  x = f32[9] parameter(0)
+  m = f32[9,9] parameter(1)
+  y = f32[9] parameter(2)
+  z = s32[] constant(0)
+  s = (s32[], f32[9], f32[9,9], f32[9]) tuple(z, x, m, y)
+  w = (s32[], f32[9], f32[9,9], f32[9]) while(s), condition=cond, body=body
+  ROOT r = f32[9] get-tuple-element(w), index=1
+})";
+  const auto module = hlo::parse_module(text);
+  ASSERT_TRUE(module) << module.error().to_string();
+  const auto program = emit_program(**module);
+  ASSERT_TRUE(program) << program.error().to_string();
+  ASSERT_EQ(program->steps.size(), 2U) << explain(*program);
+  ASSERT_TRUE(program->steps[0].fusion) << explain(*program);
+  EXPECT_EQ(program->steps[0].fusion->decision().emitter, "loop of elements");
+  ASSERT_TRUE(program->steps[1].loop) << explain(*program);
+  checked(text);
+}
+
+/// The state, and what the body makes of it, have the layout of the text.
+TEST(ElementLoops, StatesInOtherLayouts) {
+  for (const std::string body : {"negate(x)", "reverse(x), dimensions={0}"}) {
+    checked(R"(HloModule m
+c {
+  s = (s32[], f32[4,6]{0,1}) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(30)
+  ROOT r = pred[] compare(i, n), direction=LT
+}
+b {
+  s = (s32[], f32[4,6]{0,1}) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  x = f32[4,6]{0,1} get-tuple-element(s), index=1
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  y = f32[4,6]{0,1} )" +
+            body + R"(
+  k = f32[4,6]{0,1} cosine(y)
+  ROOT t = (s32[], f32[4,6]{0,1}) tuple(j, k)
+}
+ENTRY e {
+  x = f32[4,6]{0,1} parameter(0)
+  z = s32[] constant(0)
+  s = (s32[], f32[4,6]{0,1}) tuple(z, x)
+  w = (s32[], f32[4,6]{0,1}) while(s), condition=c, body=b
+  ROOT r = f32[4,6]{0,1} get-tuple-element(w), index=1
+})");
+  }
+  checked(R"(HloModule m
+ENTRY e {
+  p = (f32[4,6]{0,1}, f32[4,6]) parameter(0)
+  a = f32[4,6]{0,1} get-tuple-element(p), index=0
+  c = f32[4,6]{0,1} reverse(a), dimensions={1}
+  ROOT t = f32[4,6]{0,1} negate(c)
+})");
+}
+
 }  // namespace
 }  // namespace strata::emitters

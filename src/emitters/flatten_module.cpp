@@ -33,7 +33,10 @@ hlo::Module with_free_layouts(hlo::Module flat, const hlo::Module& original, boo
   }
   for (const InstructionId id : flat.entry_computation().parameters) {
     const hlo::Shape& shape = flat.entry_computation()[id].shape;
-    if (shape.is_array() && !shape.has_default_layout()) return flat;  // somebody chose layouts
+    for (int64_t leaf = 0; leaf < hlo::leaf_count(shape); ++leaf) {
+      const hlo::Shape& one = hlo::leaf_of(shape, leaf);
+      if (one.is_array() && !one.has_default_layout()) return flat;  // somebody chose layouts
+    }
   }
   const std::function<void(hlo::Shape&)> reset = [&](hlo::Shape& shape) {
     shape.minor_to_major = hlo::default_layout(shape.dims.size());

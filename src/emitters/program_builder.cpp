@@ -39,7 +39,7 @@ class ProgramBuilder {
   Result<EmittedProgram> build(const CutEntry& entry, LibraryUse libraries) {
     entry_ = &entry;
     libraries_ = libraries;
-    const std::vector<ProgramPart> parts = with_readers(flat_, entry.parts, options_.target);
+    const std::vector<ProgramPart> parts = with_readers(flat_, entry.parts, options_.target, same_values());
     const std::map<ArrayValue, size_t> last = last_reads(flat_, parts);
     for (size_t i = 0; i < parts.size(); ++i) {
       const auto stays = [&](size_t input) { return is_kept(parts[i].inputs[input], last, i); };
@@ -115,6 +115,16 @@ class ProgramBuilder {
       const bool counts = setting_.repeated->counted && setting_.repeated->counted->counter(value.element) != nullptr;
       if (!counts && resolve(entry, entry.root, value.element) == value) invariant_.insert(buffer);
     }
+  }
+
+  /// The same as values, before there are steps; nothing where no loop is around.
+  std::optional<std::set<ArrayValue>> same_values() const {
+    if (setting_.repeated == nullptr) return std::nullopt;
+    std::set<ArrayValue> values;
+    for (const auto& [value, buffer] : buffer_of_) {
+      if (invariant_.contains(buffer)) values.insert(value);
+    }
+    return values;
   }
 
   /// Whether a step gives the same in each iteration of the loop around, and its results are kept for all of them: that
@@ -294,7 +304,8 @@ class ProgramBuilder {
       step.outputs.push_back(buffer_of_[value] = static_cast<int>(program_.buffers.size()));
       program_.buffers.push_back({hlo::leaf_of(flat_.entry_computation()[value.instruction].shape, value.element)});
     }
-    push(std::move(step));
+    const bool invariant = loop->counted && is_invariant(step.inputs, step.outputs);
+    push(std::move(step), invariant);
     return true;
   }
 

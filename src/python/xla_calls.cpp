@@ -89,15 +89,15 @@ class Places {
 };
 
 /// The same in the GPU's memory. What is copied gets memory of XLA's, which is given back when the copies are on the
-/// stream: whoever gets it next uses it on the stream behind them.
+/// stream: whoever gets it next uses it on the stream after them.
 class GpuPlaces {
  public:
   GpuPlaces(const xla::Call& call, const ArrayFunction& function, CudaStream stream)
       : call_(call), function_(function), stream_(stream) {}
   ~GpuPlaces() {
     for (const Copy& copy : copies_) {
-      xla::FreeArguments arguments{sizeof(xla::FreeArguments), nullptr, call_.context, copy.bytes, copy.data};
-      call_.api->free(&arguments);
+      xla::FreeArguments arguments{sizeof(xla::FreeArguments), nullptr, call_.context, copy.lent_bytes, copy.lent};
+      call_.api->free(&arguments);  // of memory that it has lent it makes no error
     }
   }
   GpuPlaces(const GpuPlaces&) = delete;
@@ -112,28 +112,34 @@ class GpuPlaces {
       const size_t bytes = bytes_of(shapes[static_cast<size_t>(n)]);
       addresses_.push_back(bytes == 0 ? 0 : place);  // arrays without elements begin anywhere
       if (bytes == 0 || place % function_.alignment() == 0) continue;
-      xla::AllocateArguments arguments{sizeof(xla::AllocateArguments), nullptr, call_.context, bytes,
-                                       function_.alignment(),          nullptr};
+      const size_t more = bytes + function_.alignment() - kLentAlignment;
+      xla::AllocateArguments arguments{
+          sizeof(xla::AllocateArguments), nullptr, call_.context, more, kLentAlignment, nullptr};
       if (xla::Error* const error = call_.api->allocate(&arguments)) return error;
-      copies_.push_back({place, bytes, arguments.data});
-      addresses_.back() = reinterpret_cast<uintptr_t>(arguments.data);
+      const auto lent = reinterpret_cast<uintptr_t>(arguments.data);
+      addresses_.back() = (lent + function_.alignment() - 1) / function_.alignment() * function_.alignment();
+      copies_.push_back({place, bytes, addresses_.back(), arguments.data, more});
     }
     return nullptr;
   }
   Result<void> read() const {
-    for (const Copy& copy : copies_) STRATA_CHECK(put(reinterpret_cast<uintptr_t>(copy.data), copy.place, copy.bytes));
+    for (const Copy& copy : copies_) STRATA_CHECK(put(copy.aligned, copy.place, copy.bytes));
     return {};
   }
   Result<void> write() const {
-    for (const Copy& copy : copies_) STRATA_CHECK(put(copy.place, reinterpret_cast<uintptr_t>(copy.data), copy.bytes));
+    for (const Copy& copy : copies_) STRATA_CHECK(put(copy.place, copy.aligned, copy.bytes));
     return {};
   }
 
  private:
+  static constexpr size_t kLentAlignment = 16;  ///< the most that XLA lends memory with
+
   struct Copy {
     uintptr_t place;
     size_t bytes;
-    void* data;
+    uintptr_t aligned;
+    void* lent;
+    size_t lent_bytes;
   };
   Result<void> put(uintptr_t to, uintptr_t from, size_t bytes) const {
     return function_.on_device()->copy(to, from, bytes, stream_);

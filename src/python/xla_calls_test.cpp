@@ -25,6 +25,8 @@ void run_kernel(const char*, void** arguments) {
 
 /// XLA's side of a call on a GPU. Errors are texts.
 struct FakeXla {
+  static constexpr size_t kLent = 16;  ///< the largest alignment that XLA takes (kMaxAlignment of its ffi_api.cc)
+
   explicit FakeXla(const GpuDevice& device) : gpu(device) {
     api.struct_size = sizeof api;
     api.version.minor_version = 3;
@@ -36,9 +38,10 @@ struct FakeXla {
     };
     api.allocate = [](xla::AllocateArguments* of) -> xla::Error* {
       FakeXla& self = *reinterpret_cast<FakeXla*>(of->context);
-      auto memory = GpuMemory::allocate(self.gpu, static_cast<int64_t>(of->size));
-      if (!self.has_memory || !memory || memory->pointer() % of->alignment != 0) return error("XLA has no memory");
-      of->data = reinterpret_cast<void*>(memory->pointer());
+      if (of->alignment > kLent) return error("Unsupported alignment");
+      auto memory = GpuMemory::allocate(self.gpu, static_cast<int64_t>(of->size + kLent));
+      if (!self.has_memory || !memory) return error("XLA has no memory");
+      of->data = reinterpret_cast<void*>(memory->pointer() + kLent);  // of no larger multiple
       self.lent.push_back(*std::move(memory));
       ++self.allocations;
       return nullptr;
@@ -47,7 +50,7 @@ struct FakeXla {
       FakeXla& self = *reinterpret_cast<FakeXla*>(of->context);
       const auto place = reinterpret_cast<CudaPointer>(of->data);
       const auto found = std::find_if(self.lent.begin(), self.lent.end(), [&](const GpuMemory& one) {
-        return one.pointer() == place && one.bytes() == static_cast<int64_t>(of->size);
+        return one.pointer() + kLent == place && one.bytes() == static_cast<int64_t>(of->size + kLent);
       });
       if (found == self.lent.end()) return error("XLA has not lent this");
       std::vector<GpuMemory> left;

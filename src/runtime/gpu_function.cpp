@@ -160,10 +160,12 @@ Result<void> GpuFunction::call(std::span<const CudaPointer> inputs, std::span<co
   if (const auto host = recorded ? program_->step_on_host() : std::nullopt)
     return with_remedy(unsupported("a CUDA graph cannot hold this program: {}", *host), "call it outside of the graph");
   STRATA_CHECK(order(stream, recorded));
-  STRATA_CHECK(launch(inputs, results, stream, recorded));
-  if (recorded) return {};
+  const Result<void> launched = launch(inputs, results, stream, recorded);
+  if (recorded) return launched;
+  // After an error, too, some of the work may be on the stream.
   last_stream_ = stream;
-  return driver.check(driver.record_event(last_call_, stream), "recording an event");
+  const Result<void> marked = driver.check(driver.record_event(last_call_, stream), "recording an event");
+  return launched ? marked : launched;
 }
 
 }  // namespace strata

@@ -71,8 +71,8 @@ def dot(kind, m, k, n):
                  f"r = {kind}[{m},{n}] dot(x, y), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}")
 
 
-def loop(count, token=False):
-    """A tanh `count` times; with a token in the state, or without."""
+def loop(count, token=False, by="tanh(x)"):
+    """A tanh, or another operator, `count` times; with a token in the state, or without."""
     state = "(s32[], f32[4,64], token[])" if token else "(s32[], f32[4,64])"
     carried = ", k" if token else ""
     body = "  k = token[] get-tuple-element(p), index=2\n" if token else ""
@@ -80,7 +80,7 @@ def loop(count, token=False):
     return (f"c {{\n  p = {state} parameter(0)\n  i = s32[] get-tuple-element(p), index=0\n"
             f"  n = s32[] constant({count})\n  ROOT r = pred[] compare(i, n), direction=LT\n}}\n"
             f"b {{\n  p = {state} parameter(0)\n  i = s32[] get-tuple-element(p), index=0\n  o = s32[] constant(1)\n"
-            f"  j = s32[] add(i, o)\n  x = f32[4,64] get-tuple-element(p), index=1\n  y = f32[4,64] tanh(x)\n{body}"
+            f"  j = s32[] add(i, o)\n  x = f32[4,64] get-tuple-element(p), index=1\n  y = f32[4,64] {by}\n{body}"
             f"  ROOT r = {state} tuple(j, y{carried})\n}}\n" +
             entry(X, "z = s32[] constant(0)", *before, f"t = {state} tuple(z, x{carried})",
                   f"r = {state} while(t), condition=c, body=b"))
@@ -290,7 +290,8 @@ SHOWN = {
         CALLED_WITH_TOKENS + entry(X, "p = pred[] parameter(1)", "r = (f32[4,64], token[]) conditional(p, x, x), "
                                    "true_computation=f, false_computation=g")],
     ("while", "rewritten"): [loop(3)],
-    ("while", "loop"): [loop(1000)],
+    ("while", "kernel"): [loop(1000)],
+    ("while", "loop"): [loop(1000, by="reverse(x), dimensions={0}")],
     ("while", "host"): [loop(1000, token=True)],
     ("scan", "rewritten"): [scan("f32", "  c = f32[] add(a, b)\n"), scan("bf16", "  c = bf16[] maximum(a, b)\n"),
                             scan("bf16", "  c = bf16[] add(a, b)\n", ", is_associative=true"),

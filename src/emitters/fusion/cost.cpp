@@ -3,6 +3,7 @@
 #include <array>
 #include <limits>
 #include <numeric>
+#include <optional>
 
 #include "emitters/fusion/bandwidth.h"
 #include "emitters/fusion/instruction_roles.h"
@@ -279,9 +280,14 @@ bool has_results_apart(const PricedKernel& kernel) {
       if (!is_common(static_cast<size_t>(operand))) leader[leader_of(static_cast<size_t>(operand))] = leader_of(i);
     }
   }
-  const size_t first = leader_of(static_cast<size_t>(kernel.graph.roots[0]));
-  return std::ranges::any_of(kernel.graph.roots,
-                             [&](InstructionId root) { return leader_of(static_cast<size_t>(root)) != first; });
+  std::optional<size_t> first;
+  for (const InstructionId root : kernel.graph.roots) {
+    const auto i = static_cast<size_t>(root);
+    if (is_common(i)) continue;
+    if (first && leader_of(i) != *first) return true;
+    first = leader_of(i);
+  }
+  return false;
 }
 
 /// What the atomic updates of a scatter take where the emitters would do it in place. Threads compute what they

@@ -12,10 +12,10 @@ namespace strata::indexing {
 /// A loop whose next state is, at each index, computed of the state at that index, of scalars of the state, of what
 /// stays as it is, read anywhere, and of the iteration's number.
 ///
-/// `step` is the module of the loop with one more computation, its last one, which has the parameters of the
-/// computation around the loop, and stands for one iteration, with what comes before and after all of them: what it
-/// reads of the state are instructions without code
-/// (ElementLoop::Leaf::state), whose values the loop's code has. Its root is a tuple of `results`.
+/// `step` is the loop's module with one more computation, the last one, which has the parameters of the computation
+/// around the loop. Its root is the tuple of `results`: what an iteration computes, and what is computed before the
+/// first and after the last one. Where these need the state, they read instructions that have no code (Leaf::state):
+/// the code of the loop has their values.
 struct ElementLoop {
   enum class Role : uint8_t {
     Element,  ///< an array of `dims`
