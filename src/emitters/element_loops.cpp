@@ -133,7 +133,7 @@ hlo::Computation with_root(hlo::Computation computation, hlo::Instruction root) 
 
 }  // namespace
 
-bool is_element_loop(const hlo::Module& module, const hlo::Computation&, const hlo::Instruction& loop) {
+bool is_element_loop(const hlo::Module& module, const hlo::Instruction& loop) {
   if (!loop.shape.is_tuple()) return false;
   // The loop alone, of a state that is given.
   hlo::Computation alone;
@@ -164,11 +164,10 @@ bool is_element_loop(const hlo::Module& module, const hlo::Computation&, const h
 Result<ElementLoopPart> element_loop_part(const ProgramPart& part, const Target& target) {
   const std::optional<InstructionId> id = loop_of(part);
   if (!id) return unsupported("there is no loop");
-  STRATA_TRY(const ElementLoop found, indexing::element_loop(part.module, part.module.entry, *id));
-  const ElementLoop* loop = &found;
-  const std::optional<double> microseconds = price(*loop, target);
+  STRATA_TRY(const ElementLoop loop, indexing::element_loop(part.module, part.module.entry, *id));
+  const std::optional<double> microseconds = price(loop, target);
   if (!microseconds) return unsupported("kernels of the body are estimated to be faster");
-  ElementLoopPart made{part, {}, part.module.entry_computation()[*id].operands[0], found.counted.has_value()};
+  ElementLoopPart made{part, {}, part.module.entry_computation()[*id].operands[0], loop.counted.has_value()};
   made.part.microseconds = *microseconds;
   made.part.interpreted = false;
   // Its root without what stays as it is.
@@ -184,14 +183,14 @@ Result<ElementLoopPart> element_loop_part(const ProgramPart& part, const Target&
   made.part.outputs.clear();
   for (size_t i = 0; i < part.outputs.size(); ++i) {
     const size_t leaf = leaf_of_output(i);
-    if (loop->last[i] >= 0) {
+    if (loop.last[i] >= 0) {
       const InstructionId value = hlo::source_of(entry, whole, static_cast<int64_t>(i)).first;
       shapes.push_back(entry[value].shape);
       root.operands.push_back(value);
       made.part.outputs.push_back(part.outputs[i]);
       continue;
     }
-    if (loop->leaves[leaf].role == ElementLoop::Role::Same) {
+    if (loop.leaves[leaf].role == ElementLoop::Role::Same) {
       made.same.emplace_back(part.outputs[i], static_cast<int64_t>(leaf));
       continue;
     }

@@ -19,7 +19,7 @@ struct ElementLoopPart {
 };
 
 /// Whether a `while` may be one, whatever it takes.
-bool is_element_loop(const hlo::Module& module, const hlo::Computation& computation, const hlo::Instruction& loop);
+bool is_element_loop(const hlo::Module& module, const hlo::Instruction& loop);
 
 /// A part that the interpreter would run, where it is a loop of elements, and threads that take an element through all
 /// iterations are estimated to take no longer for one than kernels of the body; else why not. Loops until a condition

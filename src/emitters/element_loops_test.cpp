@@ -407,16 +407,19 @@ TEST(ElementLoops, WhatKernelsComputeOnceForAllIsNotComputedForEach) {
       << explain(*program);
 }
 
+/// The condition of a loop that runs so often, by the first leaf of its state.
+std::string times(const std::string& name, const std::string& state, int64_t count) {
+  return fmt::format(
+      "{} {{\n  s = {} parameter(0)\n  i = s32[] get-tuple-element(s), index=0\n  n = s32[] constant({})\n"
+      "  ROOT r = pred[] compare(i, n), direction=LT\n}}\n",
+      name, state, count);
+}
+
 TEST(ElementLoops, LoopsInTheBodyOfAnotherOne) {
   // The outer loop reverses, the inner one takes each element through 600 iterations.
   const std::string text = R"(HloModule nested
-inner_condition {
-  s = (s32[], f32[40]) parameter(0)
-  i = s32[] get-tuple-element(s), index=0
-  n = s32[] constant(600)
-  ROOT r = pred[] compare(i, n), direction=LT
-}
-inner {
+)" + times("inner_condition", "(s32[], f32[40])", 600) +
+                           R"(inner {
   s = (s32[], f32[40]) parameter(0)
   i = s32[] get-tuple-element(s), index=0
   x = f32[40] get-tuple-element(s), index=1
@@ -428,13 +431,8 @@ inner {
   z = f32[40] add(y, halves)
   ROOT r = (s32[], f32[40]) tuple(j, z)
 }
-condition {
-  s = (s32[], f32[40]) parameter(0)
-  i = s32[] get-tuple-element(s), index=0
-  n = s32[] constant(3)
-  ROOT r = pred[] compare(i, n), direction=LT
-}
-body {
+)" + times("condition", "(s32[], f32[40])", 3) +
+                           R"(body {
   s = (s32[], f32[40]) parameter(0)
   i = s32[] get-tuple-element(s), index=0
   x = f32[40] get-tuple-element(s), index=1
@@ -464,13 +462,8 @@ ENTRY e {
 /// do, are not part of its kernel.
 TEST(ElementLoops, WhatIsTheSameInEachIterationAroundItLeavesThat) {
   const std::string text = R"(HloModule m
-icond {
-  s = (s32[], f32[9]) parameter(0)
-  i = s32[] get-tuple-element(s), index=0
-  n = s32[] constant(700)
-  ROOT r = pred[] compare(i, n), direction=LT
-}
-ibody {
+)" + times("icond", "(s32[], f32[9])", 700) +
+                           R"(ibody {
   s = (s32[], f32[9]) parameter(0)
   i = s32[] get-tuple-element(s), index=0
   a = f32[9] get-tuple-element(s), index=1
@@ -479,13 +472,8 @@ ibody {
   c = f32[9] cosine(a)
   ROOT t = (s32[], f32[9]) tuple(j, c)
 }
-cond {
-  s = (s32[], f32[9], f32[9,9], f32[9]) parameter(0)
-  i = s32[] get-tuple-element(s), index=0
-  n = s32[] constant(9)
-  ROOT r = pred[] compare(i, n), direction=LT
-}
-body {
+)" + times("cond", "(s32[], f32[9], f32[9,9], f32[9])", 9) +
+                           R"(body {
   s = (s32[], f32[9], f32[9,9], f32[9]) parameter(0)
   i = s32[] get-tuple-element(s), index=0
   a = f32[9] get-tuple-element(s), index=1
@@ -526,13 +514,8 @@ ENTRY e {
 TEST(ElementLoops, StatesInOtherLayouts) {
   for (const std::string body : {"negate(x)", "reverse(x), dimensions={0}"}) {
     checked(R"(HloModule m
-c {
-  s = (s32[], f32[4,6]{0,1}) parameter(0)
-  i = s32[] get-tuple-element(s), index=0
-  n = s32[] constant(30)
-  ROOT r = pred[] compare(i, n), direction=LT
-}
-b {
+)" + times("c", "(s32[], f32[4,6]{0,1})", 30) +
+            R"(b {
   s = (s32[], f32[4,6]{0,1}) parameter(0)
   i = s32[] get-tuple-element(s), index=0
   x = f32[4,6]{0,1} get-tuple-element(s), index=1

@@ -22,7 +22,7 @@ bool is_replaced(const Module& module, const Computation& computation, const Ins
   if (decides == Opcode::Parameter || decides == Opcode::Constant) return false;
   if (counted_loop(module, computation, static_cast<InstructionId>(&it - computation.instructions.data())))
     return false;
-  return !leaves || !leaves(module, computation, it);
+  return !leaves || !leaves(module, it);
 }
 
 bool has_any(const Module& flat, const LeavesLoop& leaves) {

@@ -8,7 +8,7 @@
 namespace strata::hlo {
 
 /// Whether a `while` of a module without calls is left as it is.
-using LeavesLoop = std::function<bool(const Module&, const Computation&, const Instruction&)>;
+using LeavesLoop = std::function<bool(const Module&, const Instruction&)>;
 
 /// Whether carry_conditions would change any loop: a `while` that is not counted (counted_loop), and whose condition
 /// computes anything.

@@ -3,17 +3,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "hlo/literal.h"
+#include "hlo/zero_constant.h"
 
 namespace strata::hlo {
 namespace {
-
-bool is_zero(const Computation& computation, InstructionId id) {
-  const Instruction& it = computation[id];
-  if (it.opcode != Opcode::Constant || it.as<ConstantAttributes>().elided) return false;
-  const Literal& value = it.as<ConstantAttributes>().value;
-  return identical(value, Literal(value.shape()));
-}
 
 /// Of two parameters.
 bool adds(const Computation& computation) {
@@ -213,8 +206,8 @@ std::optional<LoopRows::Sum> LoopRows::sum(int64_t leaf) const {
   while (uses(found.core) == 1) {
     const Instruction& it = (*body_)[found.core];
     if (it.opcode == Opcode::Dot) return found;
-    const bool sums = it.opcode == Opcode::Reduce && it.operands.size() == 2 && is_zero(*body_, it.operands[1]) &&
-                      adds((*module_)[it.called[0]]);
+    const bool sums = it.opcode == Opcode::Reduce && it.operands.size() == 2 &&
+                      is_zero_constant(*body_, it.operands[1]) && adds((*module_)[it.called[0]]);
     const InstructionId operand = it.operands.empty() ? -1 : it.operands[0];
     if (sums) {
       // A sum of a sum: the inner one is the core.

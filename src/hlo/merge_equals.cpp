@@ -24,12 +24,9 @@ class Merging : EntryRewriter {
       const auto next = static_cast<InstructionId>(entry_.instructions.size());
       InstructionId first = next;
       if (may_merge(it)) {
-        std::string key = structure_key(module_, it);
-        for (const InstructionId operand : copy.operands) {
-          const InstructionId value = values_[static_cast<size_t>(operand)];
-          key.append(reinterpret_cast<const char*>(&value), sizeof value);
-        }
-        first = first_.try_emplace(std::move(key), next).first->second;
+        std::vector<InstructionId> operands = copy.operands;
+        for (InstructionId& operand : operands) operand = values_[static_cast<size_t>(operand)];
+        first = first_.try_emplace(structure_key(module_, it, operands), next).first->second;
         const auto id = static_cast<InstructionId>(&it - from_.instructions.data());
         if (first != next && id != from_.root && !is_view(it.opcode)) return first;
       }

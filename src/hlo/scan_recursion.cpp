@@ -5,6 +5,8 @@
 #include <set>
 #include <string>
 
+#include "hlo/zero_constant.h"
+
 namespace strata::hlo {
 namespace {
 
@@ -45,13 +47,6 @@ struct Interleaved {
   int64_t dimension = 0;
 };
 
-bool is_zero(const Computation& computation, InstructionId id) {
-  const Instruction& it = computation[id];
-  if (it.opcode != Opcode::Constant) return false;
-  const Literal& value = it.as<ConstantAttributes>().value;
-  return value.size() == 1 && identical(value, Literal(value.shape()));
-}
-
 std::optional<Interleaved> interleaved(const Computation& computation, InstructionId id) {
   const Instruction& it = computation[id];
   if (it.opcode != Opcode::Add && it.opcode != Opcode::Or) return std::nullopt;
@@ -59,7 +54,7 @@ std::optional<Interleaved> interleaved(const Computation& computation, Instructi
   found.dimension = -1;
   for (const InstructionId operand : it.operands) {
     const Instruction& padded = computation[operand];
-    if (padded.opcode != Opcode::Pad || !is_zero(computation, padded.operands[1])) return std::nullopt;
+    if (padded.opcode != Opcode::Pad || !is_zero_constant(computation, padded.operands[1])) return std::nullopt;
     const auto& pad = padded.as<PadAttributes>();
     int64_t dimension = -1;
     for (size_t d = 0; d < pad.low.size(); ++d) {

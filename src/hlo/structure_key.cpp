@@ -96,6 +96,14 @@ std::string structure_key(const Module& module, const Instruction& instruction) 
   return key.take();
 }
 
+std::string structure_key(const Module& module, const Instruction& instruction,
+                          const std::vector<InstructionId>& operands) {
+  KeyWriter key;
+  key.add_with_called(module, instruction);
+  key.add_all(operands);
+  return key.take();
+}
+
 std::string structure_key(const Module& module) {
   KeyWriter key;
   key.add(static_cast<int64_t>(module.entry));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "hlo/hlo.h"
 
@@ -15,5 +16,9 @@ std::string structure_key(const Module& module);
 
 /// The same of an instruction with all that it calls, without its operands.
 std::string structure_key(const Module& module, const Instruction& instruction);
+
+/// The same with numbers of its operands: equal where the same is computed of the same.
+std::string structure_key(const Module& module, const Instruction& instruction,
+                          const std::vector<InstructionId>& operands);
 
 }  // namespace strata::hlo

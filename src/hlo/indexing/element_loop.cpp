@@ -12,6 +12,7 @@
 #include "hlo/indexing/operator_maps.h"
 #include "hlo/source_of.h"
 #include "hlo/structure_key.h"
+#include "hlo/zero_constant.h"
 #include "indexing/simplify.h"
 #include "support/hash.h"
 
@@ -51,6 +52,11 @@ bool is_taken(const Computation& computation, const Instruction& it) {
     default:
       return false;
   }
+}
+
+/// What is copied by what it names, not as an instruction.
+bool only_names(const Instruction& it) {
+  return it.opcode == Opcode::Parameter || it.opcode == Opcode::Tuple || it.opcode == Opcode::GetTupleElement;
 }
 
 class Finder {
@@ -128,10 +134,8 @@ class Finder {
 
   /// An instruction, or the one that computes the same.
   InstructionId append(Instruction it) {
-    std::string key = hlo::structure_key(module_, it);
-    key.append(reinterpret_cast<const char*>(it.operands.data()), it.operands.size() * sizeof(InstructionId));
-    const auto [known, is_new] =
-        known_.try_emplace(std::move(key), static_cast<InstructionId>(step_.instructions.size()));
+    const auto [known, is_new] = known_.try_emplace(hlo::structure_key(module_, it, it.operands),
+                                                    static_cast<InstructionId>(step_.instructions.size()));
     return is_new ? append_new(std::move(it)) : known->second;
   }
 
@@ -152,8 +156,7 @@ class Finder {
     }
     for (size_t i = 0; i < around_.instructions.size(); ++i) {
       const Instruction& it = around_.instructions[i];
-      const bool is_named = it.opcode == Opcode::Tuple || it.opcode == Opcode::GetTupleElement;
-      if (moved[i] >= 0 || is_named || &it >= &loop_) continue;
+      if (only_names(it) || &it >= &loop_) continue;
       STRATA_TRY(moved[i],
                  copy_one(around_, it, [&](InstructionId id, int64_t) { return moved[static_cast<size_t>(id)]; }));
     }
@@ -215,14 +218,12 @@ class Finder {
     return {};
   }
 
-  /// All instructions of the body or the condition, over the state; by instruction what became of it.
-  Result<std::vector<InstructionId>> copy(const Computation& from) {
+  /// All instructions of the body or the condition, over the state, but for one; by instruction what became of it.
+  Result<std::vector<InstructionId>> copy(const Computation& from, const Instruction* left_out = nullptr) {
     std::vector<InstructionId> values(from.instructions.size(), -1);
     for (size_t i = 0; i < values.size(); ++i) {
       const Instruction& it = from.instructions[i];
-      const bool is_named =
-          it.opcode == Opcode::Parameter || it.opcode == Opcode::Tuple || it.opcode == Opcode::GetTupleElement;
-      if (is_named || is_row_update(from, static_cast<InstructionId>(i))) continue;
+      if (only_names(it) || &it == left_out || is_row_update(from, static_cast<InstructionId>(i))) continue;
       STRATA_TRY(values[i],
                  copy_one(from, it, [&](InstructionId id, int64_t leaf) { return value_of(from, values, id, leaf); }));
     }
@@ -281,19 +282,11 @@ class Finder {
     const Instruction& root = condition_[hlo::source_of(condition_, condition_.root, 0).first];
     const Instruction* any = nullptr;
     if (root.opcode == Opcode::Reduce && root.operands.size() == 2 && root.shape.rank() == 0 &&
-        hlo::only_operator(module_[root.called[0]]) == Opcode::Or && is_false(condition_, root.operands[1]) &&
+        hlo::only_operator(module_[root.called[0]]) == Opcode::Or &&
+        hlo::is_zero_constant(condition_, hlo::source_of(condition_, root.operands[1], 0).first) &&
         condition_.operand_shape(root, 0).dims == found_.dims)
       any = &root;
-    std::vector<InstructionId> values(condition_.instructions.size(), -1);
-    for (size_t i = 0; i < values.size(); ++i) {
-      const Instruction& it = condition_.instructions[i];
-      const bool is_named =
-          it.opcode == Opcode::Parameter || it.opcode == Opcode::Tuple || it.opcode == Opcode::GetTupleElement;
-      if (is_named || &it == any) continue;
-      STRATA_TRY(values[i], copy_one(condition_, it, [&](InstructionId id, int64_t leaf) {
-                   return value_of(condition_, values, id, leaf);
-                 }));
-    }
+    STRATA_TRY(const std::vector<InstructionId> values, copy(condition_, any));
     if (any == nullptr) {
       const InstructionId goes_on = root_value(condition_, values, 0);
       if (goes_on < 0) return unsupported("its condition is no array");
@@ -321,8 +314,7 @@ class Finder {
     std::vector<InstructionId> values = around_values_;
     for (auto id = loop + 1; id <= around_.root; ++id) {
       const Instruction& it = around_[id];
-      const bool is_named = it.opcode == Opcode::Tuple || it.opcode == Opcode::GetTupleElement;
-      if (is_named || values[static_cast<size_t>(id)] >= 0) continue;
+      if (only_names(it)) continue;
       STRATA_TRY(values[static_cast<size_t>(id)], copy_one(around_, it, [&](InstructionId operand, int64_t leaf) {
                    return operand == loop ? last_value(leaf) : values[static_cast<size_t>(operand)];
                  }));
@@ -347,12 +339,6 @@ class Finder {
     const ElementLoop::Leaf& it = found_.leaves[static_cast<size_t>(leaf)];
     const bool is_there = it.role == Role::Element || it.role == Role::Scalar || it.role == Role::Same;
     return is_there ? it.state : -1;
-  }
-
-  static bool is_false(const Computation& computation, InstructionId id) {
-    const Instruction& it = computation[hlo::source_of(computation, id, 0).first];
-    return it.opcode == Opcode::Constant && it.shape.is_array() && !it.as<hlo::ConstantAttributes>().elided &&
-           it.as<hlo::ConstantAttributes>().value.get_integer(0) == 0;
   }
 
   void add_root() {
