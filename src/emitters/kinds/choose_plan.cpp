@@ -26,6 +26,7 @@ constexpr Kind kKinds[] = {
     {"product", plan_product},
     {"reduction", plan_reduction},
     {"scan", plan_scan},
+    {"window", plan_window},
     {"dynamic-update-slice", plan_dynamic_update_slice},
     {"transpose", plan_transpose},
     {"concatenate", plan_concatenate},

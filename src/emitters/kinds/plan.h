@@ -40,6 +40,7 @@ Result<Plan> plan_element_loop(const Fusion& fusion);
 Result<Plan> plan_reduction(const Fusion& fusion);
 Result<Plan> plan_product(const Fusion& fusion);
 Result<Plan> plan_scan(const Fusion& fusion);
+Result<Plan> plan_window(const Fusion& fusion);
 Result<Plan> plan_scatter(const Fusion& fusion);
 Result<Plan> plan_scatter_copies(const Fusion& fusion);
 Result<Plan> plan_dynamic_update_slice(const Fusion& fusion);
