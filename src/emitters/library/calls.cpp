@@ -9,6 +9,7 @@
 #include "emitters/fusion/pass.h"
 #include "emitters/fusion/share_long_products.h"
 #include "emitters/kinds/product/product.h"
+#include "emitters/kinds/window/window_tiling.h"
 #include "emitters/library/call_plan.h"
 #include "emitters/library/solvers.h"
 #include "hlo/inline_calls.h"
@@ -234,7 +235,9 @@ class Rewriter {
     double results = 0;
     const double terms = work_of(from_, it, results);
     const double loop =
-        loop_microseconds(results, terms, 2 * hlo::byte_width(from_.operand_shape(it, 0).type), target_);
+        it.opcode == Opcode::Convolution
+            ? convolution_kernel_microseconds(from_, it, target_)
+            : loop_microseconds(results, terms, 2 * hlo::byte_width(from_.operand_shape(it, 0).type), target_);
     double library = library_seconds(plan->work, target_) * 1e6;
     // A transpose reads and writes its array, and is launched.
     for (const CallPlan::Operand& operand : plan->operands) {
@@ -463,6 +466,15 @@ double loop_microseconds(double results, double terms, int64_t bytes_of_term, co
   const double loads = all * static_cast<double>(bytes_of_term) / rates.cached_loads;
   return 1e6 *
          (target.kernel_seconds() + std::max(loads, 4 * all / (rates.scalar_rate / 2)) + rates.unrolled_term * terms);
+}
+
+double convolution_kernel_microseconds(const Computation& computation, const Instruction& it, const Target& target) {
+  double results = 0;
+  const double terms = work_of(computation, it, results);
+  const double loop =
+      loop_microseconds(results, terms, 2 * hlo::byte_width(computation.operand_shape(it, 0).type), target);
+  const Result<WindowTiling> tiling = choose_window_tiling(computation, it, target);
+  return tiling ? std::min(loop, tiling->microseconds) : loop;
 }
 
 LibraryCalls find_library_calls(const hlo::Module& module, const Target& target, LibraryUse use) {

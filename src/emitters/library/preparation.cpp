@@ -15,6 +15,7 @@
 #include "hlo/compute.h"
 #include "hlo/entry_rewriter.h"
 #include "hlo/indexing/evaluations.h"
+#include "superopt/codegen/libraries.h"
 
 namespace strata::emitters {
 namespace {
@@ -39,6 +40,7 @@ class Preparer : hlo::EntryRewriter {
       if (const auto gradient = it.opcode == Opcode::Convolution ? add_gradient(it) : std::nullopt) return gradient;
       if (it.opcode == Opcode::Dot && is_sum_of_products(it)) return add_sum(copy);
       if (it.opcode == Opcode::Convolution && should_change(it)) return add_convolution(copy);
+      if (it.opcode == Opcode::Convolution && reads_reversed(it)) return add_reversed(it);
       if (is_inverse_transform(it)) return add_transform(it);
       return std::nullopt;
     });
@@ -247,10 +249,14 @@ class Preparer : hlo::EntryRewriter {
     const Shape& w = from_.operand_shape(it, 1);
     if (!type || *type == DType::F64 || x.type != it.shape.type || w.type != it.shape.type) return false;
     if (it.shape.element_count() == 0 || x.element_count() == 0 || w.element_count() == 0) return false;
-    auto terms = static_cast<double>(w.dim(a.kernel_input_feature));
-    for (const hlo::WindowDimension& each : a.window) terms *= static_cast<double>(each.size);
-    return loop_microseconds(static_cast<double>(it.shape.element_count()), terms, 2 * hlo::byte_width(x.type),
-                             target_) >= kWorthACopy;
+    const double kernel = convolution_kernel_microseconds(from_, it, target_);
+    const bool filters = a.batch_group_count > 1;
+    const int64_t groups = filters ? a.batch_group_count : a.feature_group_count;
+    const int64_t channels = filters ? it.shape.dim(a.output_batch) : w.dim(a.kernel_input_feature);
+    if (groups == 1 || !has_few_channels(channels)) return kernel >= kWorthACopy;
+    double products = static_cast<double>(it.shape.element_count() * w.dim(a.kernel_input_feature));
+    for (const hlo::WindowDimension& each : a.window) products *= static_cast<double>(each.size);
+    return kernel >= 1e6 * few_channels_seconds(products, hlo::byte_width(x.type), filters, target_);
   }
 
   /// A convolution that is another one's gradient, with what sizes and padding need for cuDNN to take it as such.
@@ -260,13 +266,10 @@ class Preparer : hlo::EntryRewriter {
     Shape x = from_.operand_shape(it, 0);
     Shape result = it.shape;
     InstructionId filters = it.operands[1];
-    if (const Instruction& reverse = from_[filters]; reverse.opcode == Opcode::Reverse) {
-      for (size_t i = 0; i < a.window.size(); ++i) a.window[i].reversed ^= is_among(a.kernel_spatial[i], reverse);
-      const bool spatial = std::all_of(reverse.dimensions().begin(), reverse.dimensions().end(), [&](int64_t d) {
-        return std::count(a.kernel_spatial.begin(), a.kernel_spatial.end(), d) > 0;
-      });
-      if (!spatial) return std::nullopt;
-      filters = reverse.operands[0];
+    if (from_[filters].opcode == Opcode::Reverse) {
+      if (!reads_reversed(it)) return std::nullopt;
+      turn_window(a, from_[filters]);
+      filters = from_[filters].operands[0];
     }
     const Shape& w = from_[filters].shape;
     InstructionId from = moved_[static_cast<size_t>(it.operands[0])];
@@ -291,6 +294,27 @@ class Preparer : hlo::EntryRewriter {
     const InstructionId made =
         add(it.name + ".gradient", Opcode::Convolution, result, {from, moved_[static_cast<size_t>(filters)]}, a);
     return same_dims(result, it.shape) ? made : resized_as(made, it.shape);
+  }
+
+  /// Whether a convolution's window lies reversed, which it can say itself.
+  bool reads_reversed(const Instruction& it) const {
+    const auto& a = it.as<hlo::ConvolutionAttributes>();
+    const Instruction& reverse = from_[it.operands[1]];
+    return reverse.opcode == Opcode::Reverse && std::ranges::all_of(reverse.dimensions(), [&](int64_t d) {
+             return std::ranges::count(a.kernel_spatial, d) > 0;
+           });
+  }
+
+  static void turn_window(hlo::ConvolutionAttributes& a, const Instruction& reverse) {
+    for (size_t i = 0; i < a.window.size(); ++i) a.window[i].reversed ^= is_among(a.kernel_spatial[i], reverse);
+  }
+
+  InstructionId add_reversed(const Instruction& it) {
+    hlo::ConvolutionAttributes a = it.as<hlo::ConvolutionAttributes>();
+    const Instruction& reverse = from_[it.operands[1]];
+    turn_window(a, reverse);
+    const InstructionId images = moved_[static_cast<size_t>(it.operands[0])];
+    return add(it.name, Opcode::Convolution, it.shape, {images, moved_[static_cast<size_t>(reverse.operands[0])]}, a);
   }
 
   static bool is_among(int64_t dimension, const Instruction& it) {

@@ -365,6 +365,9 @@ double product_seconds(const MatrixProduct& p, const Target& target) {
   return launches + work_seconds(on_tensor_cores, size, {p.batch, p.m, p.n, p.k}, bytes, slower, target);
 }
 
+/// Channels of a group that are few: then no tensor cores are used, and f32 filters' gradients are slowest.
+constexpr int64_t kFewChannels = 4;
+
 /// As a product of the filters and what they cover. Kernels on tensor cores want images, filters and results with their
 /// channels last: kernels of the library's own store them so before and after it. But filters of one element multiply
 /// matrices whose rows are a channel's positions, which need no other order where they are whole 16 bytes.
@@ -395,6 +398,11 @@ double convolution_seconds(const Convolution& c, bool on_tensor_cores, const Tar
 /// Where f32 may be TF32, it need not be: kernels that compute it exactly remain. Not measured; groups are priced as
 /// before.
 double convolution_seconds(const Convolution& c, const Target& target) {
+  if (const int64_t channels = c.channels / c.groups; c.groups > 1 && has_few_channels(channels)) {
+    auto products = static_cast<double>(c.images * c.filters * channels);
+    for (const ConvolutionDimension& each : c.spatial) products *= static_cast<double>(each.result() * each.filter);
+    return few_channels_seconds(products, size_of(c.type), c.part == ConvolutionPart::Filters, target);
+  }
   const double own = convolution_seconds(c, size_of(c.type) <= 2, target);
   return c.tf32 && c.groups == 1 ? std::min(own, convolution_seconds(c, true, target)) : own;
 }
@@ -407,6 +415,14 @@ double fft_seconds(const Fft& fft, const Target& target) {
 }
 
 }  // namespace
+
+bool has_few_channels(int64_t of_group) { return of_group <= kFewChannels; }
+
+double few_channels_seconds(double products, int64_t bytes, bool filters, const Target& target) {
+  const Rates& rates = target.rates;
+  const double rate = bytes <= 2 ? rates.few_channels_16 : filters ? rates.few_channels_filters : rates.few_channels_32;
+  return rates.few_channels_start + products / rate;
+}
 
 double library_seconds(const LibraryWork& work, const Target& target) {
   if (const auto* fft = std::get_if<Fft>(&work)) return fft_seconds(*fft, target);

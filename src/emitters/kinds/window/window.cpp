@@ -1,6 +1,7 @@
 // The window emitter: convolutions of few channels each, whose results beside each other read the same elements. A
 // thread keeps a strip of results, a chunk of the window and what lies below them in registers (window_tiling.h).
 #include <fmt/format.h>
+#include <mlir/Dialect/Math/IR/Math.h>
 #include <mlir/Dialect/Tensor/IR/Tensor.h>
 
 #include <map>
@@ -30,6 +31,8 @@ using indexing::Interval;
 using mlir::Value;
 using mlir::ValueRange;
 
+constexpr int kThreadsOfSums = 128;
+
 struct WindowPlan {
   HeroSplit split;
   WindowTiling tiling;
@@ -37,6 +40,55 @@ struct WindowPlan {
   const hlo::Computation& computation() const { return (*split.module)[split.computation]; }
   InstructionId hero() const { return split.heroes[0]; }
 };
+
+/// Writes all outputs at a place in memory, a map's result at the variables, where the convolution's element is `sum`.
+Values write_results(Builder& builder, const FusionFunctions& functions, const WindowPlan& plan, Kernel& kernel,
+                     const IndexingMap& place, const Values& variables, Value sum, Values outputs) {
+  const hlo::ElementType type = functions.computation()[plan.hero()].shape.type;
+  const HeroValues value{{plan.hero(), {emit_convert(builder, sum, wide_type(type), type)}}};
+  for (const bool with_hero : {true, false}) {
+    for (const int function : root_functions(plan.split, with_hero)) {
+      const IndexingMap map = indexing::simplify(indexing::compose(place, index_at_place(plan.split, function)),
+                                                 indexing::UnusedVariables::Keep);
+      outputs =
+          write_outputs(builder, functions, function, kernel.inputs(), apply_map(builder, map, {variables, {}, {}}),
+                        functions.injected(function, value), std::move(outputs));
+    }
+  }
+  return outputs;
+}
+
+/// Where a part's sum of an element lies: parts one after the other.
+Value place_in_parts(Builder& builder, const WindowTiling& tiling, int64_t elements, Value part, Value place) {
+  return at(builder, Expr::dim(0) * elements + Expr::dim(1), {below(tiling.parts), below(elements)}, {part, place});
+}
+
+/// The kernel that adds up the parts' sums, an element a thread.
+void add_parts(const FusionFunctions& functions, const WindowPlan& plan, Kernel& kernel, const Launch& launch) {
+  Builder& builder = kernel.builder();
+  const hlo::Shape& shape = functions.computation()[plan.hero()].shape;
+  const int64_t elements = shape.element_count();
+  IndexingMap map;
+  map.dims = {below(launch.blocks), below(launch.threads)};
+  map.results = {Expr::dim(0) * launch.threads + Expr::dim(1)};
+  map.constraints = {{map.results[0], below(elements)}};
+  const Values outputs(kernel.outputs());
+  const Value holds = constraints_hold(builder, map, map.constraints, {kernel.place(), {}, {}});
+  kernel.finish(if_holds(builder, holds, outputs, [&](Builder& inside) {
+    const Value place = apply_map(inside, map, {kernel.place(), {}, {}})[0];
+    IndexingMap parts;
+    parts.ranges = {below(plan.tiling.parts)};
+    auto loop =
+        create_loop(inside, parts, {}, Values{emit_zero(inside, wide_type(shape.type))}, std::nullopt,
+                    [&](Builder& innermost, ValueRange part, ValueRange, ValueRange sum) -> Values {
+                      const Value in_all = place_in_parts(innermost, plan.tiling, elements, part[0], place);
+                      return {emit_add(innermost, sum[0],
+                                       innermost.create<mlir::tensor::ExtractOp>(kernel.temporaries()[0], in_all))};
+                    });
+    return write_results(inside, functions, plan, kernel, indexing::identity_map({elements}), {place},
+                         loop.getResult(0), outputs);
+  }));
+}
 
 class Writer {
  public:
@@ -64,9 +116,9 @@ class Writer {
                               return add_term(inside, ranges[0], Values(sums));
                             });
     const Values sums(loop.getResults());
-    const Values outputs = tiling_.is_shared() ? write_shared(builder, sums) : write_strip(builder, sums);
+    const Values written = tiling_.is_shared() ? write_shared(builder, sums) : write_strip(builder, sums);
     if (error_) return tl::unexpected(std::move(*error_));
-    kernel_.finish(outputs);
+    tiling_.parts > 1 ? kernel_.finish(kernel_.outputs(), written) : kernel_.finish(written);
     return {};
   }
 
@@ -81,8 +133,11 @@ class Writer {
     const auto of_thread = [&](const Expr& expr) { return at(builder, expr, threads, kernel_.thread()); };
     share_ = of_thread(tiling_.lanes_on_terms ? indexing::mod(thread, shared) : indexing::floor_div(thread, together));
     column_ = of_thread(tiling_.lanes_on_terms ? indexing::floor_div(thread, shared) : indexing::mod(thread, together));
-    Value place = at(builder, Expr::dim(0) * together + Expr::dim(1),
-                     {below(std::max<int64_t>(tiling_.blocks(), 1)), below(together)}, {kernel_.block(), column_});
+    const std::vector<Interval> blocks{below(tiling_.blocks()), below(together)};
+    const Values variables{kernel_.block(), column_};
+    part_ = at(builder, indexing::floor_div(Expr::dim(0), tiling_.blocks_of_part()), blocks, variables);
+    const Expr block = indexing::mod(Expr::dim(0), tiling_.blocks_of_part());
+    Value place = at(builder, block * together + Expr::dim(1), blocks, variables);
     if (tiling_.places % together != 0) {
       has_place_ = compare(builder, CmpIPredicate::slt, place, index_constant(builder, tiling_.places));
       place = builder.create<arith::MinSIOp>(place, index_constant(builder, tiling_.places - 1));
@@ -136,11 +191,12 @@ class Writer {
   }
 
   Values add_term(Builder& builder, Value iteration, Values sums) {
-    const Expr number = Expr::dim(0) * tiling_.threads_of_place + Expr::dim(1);
-    Value term =
-        at(builder, number, {below(tiling_.iterations()), below(tiling_.threads_of_place)}, {iteration, share_});
+    const int64_t together = tiling_.threads_of_place;
+    const Expr number = (Expr::dim(0) * tiling_.parts + Expr::dim(1)) * together + Expr::dim(2);
+    Value term = at(builder, number, {below(tiling_.iterations()), below(tiling_.parts), below(together)},
+                    {iteration, part_, share_});
     Value condition;
-    if (tiling_.iterations() * tiling_.threads_of_place > tiling_.terms) {
+    if (tiling_.iterations() * tiling_.parts * together > tiling_.terms) {
       condition = compare(builder, CmpIPredicate::slt, term, index_constant(builder, tiling_.terms));
       term = builder.create<arith::MinSIOp>(term, index_constant(builder, tiling_.terms - 1));
     }
@@ -152,30 +208,28 @@ class Writer {
   }
 
   Values add_products(Builder& builder, const Values& variables, Values sums) {
-    const std::map<int64_t, Value> elements = read_elements(builder, variables);
-    for (int64_t tap = 0; tap < tiling_.taps; ++tap) {
-      Value is_there;
-      const Value factor = read_tap(builder, variables, tap, is_there);
-      for (int64_t output = 0; output < tiling_.outputs; ++output) {
-        const auto position = element_below(along(), output, tap);
-        if (!position) continue;
+    struct Tap {
+      Value factor, is_there;
+    };
+    std::map<int64_t, Tap> taps;
+    const Values index = index_below(builder, variables);
+    for (const ElementBelow& one : elements_below(along(), image(), tiling_)) {
+      const Value element = read_element(builder, variables, index, one);
+      for (const auto& [output, number] : one.products) {
+        Tap& tap = taps[number];
+        if (!tap.factor) tap.factor = read_tap(builder, variables, number, tap.is_there);
         Value& sum = sums[static_cast<size_t>(output)];
-        const Value more = emit_add(builder, sum, emit_multiply(builder, elements.at(*position), factor));
-        sum = is_there ? builder.create<arith::SelectOp>(is_there, more, sum).getResult() : more;
+        const Value more = builder.create<mlir::math::FmaOp>(element, tap.factor, sum);
+        sum = tap.is_there ? builder.create<arith::SelectOp>(tap.is_there, more, sum).getResult() : more;
       }
     }
     return sums;
   }
 
-  /// What lies below a strip and a chunk; 0 beyond the image. No load waits for a branch: there an element at the
-  /// image's end is read.
-  std::map<int64_t, Value> read_elements(Builder& builder, const Values& variables) {
-    const hlo::WindowDimension& window = along();
-    const int64_t dimension = a_.input_spatial[tiling_.dimension], size = lhs_.dim(dimension);
-    const Expr begin = (of_place(a_.output_spatial[tiling_.dimension]) * (tiling_.outputs * window.stride) +
-                        of_term(tiling_.dimension + 1) * (tiling_.taps * window.rhs_dilate));
-    const int64_t last_begin = (tiling_.strips - 1) * tiling_.outputs * window.stride +
-                               (tiling_.chunks - 1) * tiling_.taps * window.rhs_dilate;
+  int64_t image() const { return lhs_.dim(a_.input_spatial[tiling_.dimension]); }
+
+  /// The index of what lies below the term, but along the strip.
+  Values index_below(Builder& builder, const Values& variables) const {
     Values index(lhs_.dims.size());
     index[static_cast<size_t>(a_.input_batch)] = apply(
         builder,
@@ -186,31 +240,31 @@ class Writer {
     for (size_t d = 0; d < spatial_rank(); ++d) {
       if (d == tiling_.dimension) continue;
       // The condition holds here, which the map does not say: the quotient of what it excludes is not used.
-      const Value position =
+      index[static_cast<size_t>(a_.input_spatial[d])] =
           apply(builder, indexing::floor_div(dilated_position(d), a_.window[d].lhs_dilate), variables);
-      index[static_cast<size_t>(a_.input_spatial[d])] = position;
     }
-    std::map<int64_t, Value> elements;
-    for (const int64_t offset : elements_below(window, tiling_)) {
-      Value position = apply(builder, indexing::floor_div(begin, window.lhs_dilate) + offset, variables);
-      Value is_there;
-      const auto require = [&](CmpIPredicate predicate, int64_t bound) {
-        const Value holds = compare(builder, predicate, position, index_constant(builder, bound));
-        is_there = is_there ? builder.create<arith::AndIOp>(is_there, holds).getResult() : holds;
-      };
-      if (offset < 0) require(CmpIPredicate::sge, 0);
-      if (last_begin / window.lhs_dilate + offset >= size) require(CmpIPredicate::slt, size);
-      if (is_there) {
-        position = builder.create<arith::MaxSIOp>(position, index_constant(builder, 0));
-        position = builder.create<arith::MinSIOp>(position, index_constant(builder, size - 1));
-      }
-      index[static_cast<size_t>(dimension)] = position;
-      const Value element = read(builder, 0, lhs_.type, index);
-      elements[offset] = is_there
-                             ? builder.create<arith::SelectOp>(is_there, element, emit_zero(builder, type_)).getResult()
-                             : element;
-    }
-    return elements;
+    return index;
+  }
+
+  /// 0 beyond the image. No load waits for a branch: there an element at the image's end is read.
+  Value read_element(Builder& builder, const Values& variables, Values index, const ElementBelow& one) {
+    const hlo::WindowDimension& window = along();
+    const Expr begin = of_place(a_.output_spatial[tiling_.dimension]) * (tiling_.outputs * window.stride) +
+                       of_term(tiling_.dimension + 1) * (tiling_.taps * window.rhs_dilate);
+    Value position = apply(builder, indexing::floor_div(begin, window.lhs_dilate) + one.offset, variables);
+    Value is_there;
+    const auto require = [&](CmpIPredicate predicate, int64_t bound) {
+      const Value holds = compare(builder, predicate, position, index_constant(builder, bound));
+      is_there = is_there ? builder.create<arith::AndIOp>(is_there, holds).getResult() : holds;
+    };
+    if (one.may_be_before) require(CmpIPredicate::sge, 0);
+    if (one.may_be_after) require(CmpIPredicate::slt, image());
+    if (one.may_be_before) position = builder.create<arith::MaxSIOp>(position, index_constant(builder, 0));
+    if (one.may_be_after) position = builder.create<arith::MinSIOp>(position, index_constant(builder, image() - 1));
+    index[static_cast<size_t>(a_.input_spatial[tiling_.dimension])] = position;
+    const Value element = read(builder, 0, lhs_.type, index);
+    return is_there ? builder.create<arith::SelectOp>(is_there, element, emit_zero(builder, type_)).getResult()
+                    : element;
   }
 
   /// An element of the window; `is_there` is null if all chunks have it.
@@ -243,7 +297,10 @@ class Writer {
 
   // --- results ---
 
-  /// All outputs with result `number` of the strip, where it is one.
+  /// What the kernel writes: results, or sums of parts.
+  ValueRange written_arrays() const { return tiling_.parts > 1 ? kernel_.temporaries() : kernel_.outputs(); }
+
+  /// Those with result `number` of the strip, where it is one.
   Values write(Builder& builder, Value number, Value sum, const Values& outputs) {
     const int64_t dimension = a_.output_spatial[tiling_.dimension], size = it_.shape.dim(dimension);
     Values index(place_);
@@ -256,27 +313,16 @@ class Writer {
       condition = condition ? builder.create<arith::AndIOp>(condition, is_there).getResult() : is_there;
     }
     return if_holds(builder, condition, outputs, [&](Builder& inside) {
-      Values written(outputs);
-      const HeroValues value{{plan_.hero(), {emit_convert(inside, sum, type_, it_.shape.type)}}};
-      for (const bool with_hero : {true, false}) {
-        for (const int function : root_functions(plan_.split, with_hero)) {
-          const Values at_function = apply_map(inside, index_of(function), {index, {}, {}});
-          written = write_outputs(inside, functions_, function, kernel_.inputs(), at_function,
-                                  functions_.injected(function, value), written);
-        }
-      }
-      return written;
+      if (tiling_.parts == 1)
+        return write_results(inside, functions_, plan_, kernel_, position_map(it_.shape), index, sum, outputs);
+      const Value place = apply_map(inside, position_map(it_.shape), {index, {}, {}})[0];
+      const Value in_all = place_in_parts(inside, tiling_, it_.shape.element_count(), part_, place);
+      return Values{inside.create<mlir::tensor::InsertOp>(sum, outputs[0], in_all)};
     });
   }
 
-  /// From the convolution's index to that of a function's results, which lie at the same places.
-  IndexingMap index_of(int function) const {
-    return indexing::simplify(indexing::compose(position_map(it_.shape), index_at_place(plan_.split, function)),
-                              indexing::UnusedVariables::Keep);
-  }
-
   Values write_strip(Builder& builder, const Values& sums) {
-    Values outputs(kernel_.outputs());
+    Values outputs(written_arrays());
     for (size_t i = 0; i < sums.size(); ++i)
       outputs = write(builder, index_constant(builder, static_cast<int64_t>(i)), sums[i], outputs);
     return outputs;
@@ -310,7 +356,7 @@ class Writer {
     map.results = {Expr::range(0) * shared + Expr::dim(0)};
     map.constraints = {{map.results[0], below(tiling_.outputs)}};
     auto loop =
-        create_loop(builder, map, {share_}, kernel_.outputs(), std::nullopt,
+        create_loop(builder, map, {share_}, written_arrays(), std::nullopt,
                     [&](Builder& inside, ValueRange, ValueRange numbers, ValueRange outputs) {
                       return write(inside, numbers[0], sum_of_rows(inside, tile, rows, numbers[0]), Values(outputs));
                     });
@@ -350,6 +396,7 @@ class Writer {
   Values place_;          ///< the index of the thread's strip
   Value has_place_;       ///< null if all threads have one
   Value share_, column_;  ///< the thread's number among those of its place, and the place's in the block
+  Value part_;            ///< the block's number among those of its places
   std::optional<Error> error_;
 };
 
@@ -390,17 +437,29 @@ Result<Plan> plan_window(const Fusion& fusion) {
   decision.emitter = "window";
   decision.reason = "results beside each other read the same elements, which a thread keeps";
   decision.heroes = heroes;
+  decision.microseconds = tiling.microseconds;
   decision.launch().threads = static_cast<int>(tiling.threads());
   decision.launch().blocks = tiling.blocks();
   decision.launch().shared_bytes = tiling.shared_bytes(hlo::byte_width(wide_type(it.shape.type)));
   decision.details = {{"strip", fmt::format("{} results along spatial dimension {}", tiling.outputs, tiling.dimension)},
                       {"window", fmt::format("{} of its elements at a time, {} times", tiling.taps, tiling.terms)},
                       {"a block", described(tiling)}};
+  if (tiling.parts > 1) {
+    const int64_t elements = it.shape.element_count();
+    decision.details.emplace_back("parts", std::to_string(tiling.parts));
+    decision.launch().name = "parts";
+    decision.launches.push_back({"sums", indexing::ceil_div(elements, kThreadsOfSums), kThreadsOfSums});
+    decision.temporaries = {hlo::array_shape(wide_type(it.shape.type), {tiling.parts * elements})};
+  }
   plan.emit = [made, decision](mlir::ModuleOp target, const std::string& name) -> Result<void> {
     STRATA_TRY(const FusionFunctions functions,
                FusionFunctions::create(target, *made->split.module, made->split.computation, made->split.options));
     Kernel kernel(functions, name, decision);
-    return Writer(functions, *made, kernel).run();
+    STRATA_CHECK(Writer(functions, *made, kernel).run());
+    if (made->tiling.parts == 1) return {};
+    Kernel adder(functions, name, decision, 1, {0});
+    add_parts(functions, *made, adder, decision.launches[1]);
+    return {};
   };
   return plan;
 }

@@ -1,7 +1,8 @@
 #include "emitters/kinds/window/window_tiling.h"
 
 #include <algorithm>
-#include <array>
+#include <cmath>
+#include <map>
 #include <numeric>
 #include <set>
 
@@ -17,11 +18,11 @@ using hlo::Shape;
 using hlo::WindowDimension;
 using indexing::ceil_div;
 
-constexpr int64_t kMostOutputs = 12, kMostTaps = 12;
-constexpr int64_t kMostProducts = 112;  ///< of a strip and a chunk: they are written out
-constexpr int64_t kMostRegisters = 64;  ///< for sums, taps and elements below
+constexpr int64_t kMostAlong = 32;      ///< outputs of a strip, and taps of a chunk
+constexpr int64_t kMostProducts = 288;  ///< of a strip and a chunk: they are written out
+constexpr int64_t kMostRegisters = 80;  ///< for sums and taps
 constexpr int64_t kMostThreads = 512;   ///< of a block
-constexpr int64_t kSectorBytes = 32;
+constexpr int64_t kMostParts = 128;
 constexpr int64_t kWarp = 32;
 
 /// The dimension of more than one element that is innermost in memory.
@@ -79,43 +80,24 @@ class Model {
  private:
   int64_t result_size(size_t d) const { return it_.shape.dim(a_.output_spatial[d]); }
 
-  /// Even parts of a size, of `most` at most.
-  static std::vector<int64_t> parts(int64_t size, int64_t most) {
-    std::vector<int64_t> found;
-    for (int64_t count = ceil_div(size, most); count <= size && found.size() < 4; count *= 2)
-      found.push_back(ceil_div(size, count));
-    return found;
+  /// Even parts of a size, of kMostAlong at most, that are multiples of `step` where there are several.
+  static std::vector<int64_t> parts(int64_t size, int64_t step) {
+    std::set<int64_t> found;
+    for (int64_t most = kMostAlong; most >= 2; most = most * 3 / 4) {
+      const int64_t one = ceil_div(size, ceil_div(size, most));
+      found.insert(one < size ? ceil_div(one, step) * step : one);
+    }
+    return {found.begin(), found.end()};
   }
 
+  /// Strips and chunks begin at elements of the image, not between them.
   std::vector<int64_t> outputs_of(size_t d) const {
     const WindowDimension& window = a_.window[d];
-    std::vector<int64_t> found = parts(result_size(d), kMostOutputs);
-    for (const int64_t most : {int64_t{8}, int64_t{4}}) {
-      for (const int64_t one : parts(result_size(d), most)) found.push_back(one);
-    }
-    // Strips begin at elements of the image, not between them.
-    const int64_t step = window.lhs_dilate / std::gcd(window.lhs_dilate, window.stride);
-    for (int64_t& one : found) one = ceil_div(one, step) * step;
-    return unique(std::move(found));
+    return parts(result_size(d), window.lhs_dilate / std::gcd(window.lhs_dilate, window.stride));
   }
-
   std::vector<int64_t> taps_of(size_t d) const {
     const WindowDimension& window = a_.window[d];
-    std::vector<int64_t> found;
-    for (int64_t count = ceil_div(window.size, kMostTaps); count <= ceil_div(window.size, 2) && found.size() < 5;
-         ++count)
-      found.push_back(ceil_div(window.size, count));
-    const int64_t step = window.lhs_dilate / std::gcd(window.lhs_dilate, window.rhs_dilate);
-    for (int64_t& one : found) {
-      if (one < window.size) one = ceil_div(one, step) * step;
-    }
-    return unique(std::move(found));
-  }
-
-  static std::vector<int64_t> unique(std::vector<int64_t> values) {
-    std::sort(values.begin(), values.end());
-    values.erase(std::unique(values.begin(), values.end()), values.end());
-    return values;
+    return parts(window.size, window.lhs_dilate / std::gcd(window.lhs_dilate, window.rhs_dilate));
   }
 
   void consider(size_t d, int64_t outputs, int64_t taps, std::optional<WindowTiling>& best) const {
@@ -131,67 +113,85 @@ class Model {
     for (size_t other = 0; other < a_.window.size(); ++other) {
       if (other != d) tiling.terms *= a_.window[other].size;
     }
-    const int64_t below = std::ssize(elements_below(a_.window[d], tiling));
-    if (below + taps >= products(tiling)) return;  // nothing is shared
-    if (outputs * taps > kMostProducts || below + outputs + taps > kMostRegisters) return;
-    for (const int64_t threads : {1, 2, 4, 8, 16, 32, 64, 128, 256, 512}) {
-      if (on_terms_ ? threads < kWarp || threads >= tiling.terms + kWarp : threads > std::max<int64_t>(tiling.terms, 1))
-        continue;
+    const int64_t sum_bytes = hlo::byte_width(wide_type(it_.shape.type));
+    const Code code = code_of(tiling);
+    if (code.products <= std::max(code.elements, taps) || code.products > kMostProducts) return;
+    if ((outputs + std::min(outputs, taps)) * sum_bytes > kMostRegisters * 4) return;
+    for (const int64_t threads : {1, 2, 4, 8, 16, 32, 64, 128, 256}) {
+      if (on_terms_ ? threads < kWarp || threads >= tiling.terms + kWarp : threads > tiling.terms) continue;
       for (const int64_t places : {1, 2, 4, 8, 16, 32, 64, 128}) {
         if (threads * places > kMostThreads || threads * places % kWarp != 0) continue;
         if (threads == 1 && places < 128) continue;
         tiling.threads_of_place = threads;
         tiling.places_of_block = places;
-        if (tiling.shared_bytes(8) > target_.shared_memory / 2) continue;
-        tiling.microseconds = microseconds(tiling, below);
-        if (!best || tiling.microseconds < best->microseconds) best = tiling;
+        if (tiling.shared_bytes(sum_bytes) > target_.shared_memory / 4) continue;
+        for (tiling.parts = 1; tiling.parts <= kMostParts && tiling.parts * threads <= tiling.terms;
+             tiling.parts *= 2) {
+          tiling.microseconds = microseconds(tiling, code);
+          if (!best || tiling.microseconds < best->microseconds) best = tiling;
+          if (tiling.blocks() > 16 * target_.multiprocessors) break;
+        }
       }
     }
   }
 
-  /// Multiplications of a strip by a chunk.
-  int64_t products(const WindowTiling& tiling) const {
-    int64_t count = 0;
-    for (int64_t output = 0; output < tiling.outputs; ++output) {
-      for (int64_t tap = 0; tap < tiling.taps; ++tap)
-        count += element_below(a_.window[tiling.dimension], output, tap) ? 1 : 0;
+  /// What a thread does for a strip and a chunk.
+  struct Code {
+    int64_t elements = 0, guarded = 0, products = 0, taps = 0;
+  };
+  Code code_of(const WindowTiling& tiling) const {
+    const size_t d = tiling.dimension;
+    Code code;
+    for (const ElementBelow& one : elements_below(a_.window[d], lhs_.dim(a_.input_spatial[d]), tiling)) {
+      ++code.elements;
+      code.guarded += one.may_be_before || one.may_be_after ? 1 : 0;
+      code.products += std::ssize(one.products);
     }
-    return count;
+    code.taps = tiling.taps;
+    return code;
   }
 
-  double microseconds(const WindowTiling& tiling, int64_t below) const {
+  double microseconds(const WindowTiling& tiling, const Code& code) const {
     const Rates& rates = target_.rates;
     const auto blocks = static_cast<double>(tiling.blocks());
     const auto iterations = static_cast<double>(tiling.iterations());
     const double threads = blocks * static_cast<double>(tiling.threads());
-    // Elements at the ends of an image are selected; each load has its address.
-    constexpr double kOfElement = 6, kOfTap = 3, kOfIteration = 14, kOfSum = 12;
-    const double loads = static_cast<double>(below + tiling.taps);
-    const double instructions = kOfElement * static_cast<double>(below) + kOfTap * static_cast<double>(tiling.taps) +
-                                static_cast<double>(products(tiling)) + kOfIteration;
+    // Narrow elements are widened. Those that may lie beyond an image have addresses of their own, and are selected.
+    const double of_load = hlo::byte_width(lhs_.type) < 4 ? 2.5 : 1.5;
+    constexpr double kOfGuard = 6, kOfIteration = 40, kOfSum = 12;
+    const auto loads = static_cast<double>(code.elements + code.taps);
+    const double of_product = wide_type(it_.shape.type) == hlo::ElementType::F64 ? 2 : 1;
+    const double instructions = of_load * loads + kOfGuard * static_cast<double>(code.guarded) +
+                                of_product * static_cast<double>(code.products) + kOfIteration;
     const double sums = tiling.is_shared() ? kOfSum * static_cast<double>(tiling.outputs) : 0;
-    // Loads of a warp that lie in one line take one step, and each line more another one.
-    const double bytes = std::max<double>(hlo::byte_width(lhs_.type), 4);
-    double lines = apart_ ? 4 : 1;
-    if (!on_terms_ && !apart_)
-      lines = std::max(1.0, static_cast<double>(kSectorBytes) /
-                                static_cast<double>(tiling.places_of_block * hlo::byte_width(lhs_.type)));
-    const double idle = std::max(target_.multiprocessors / blocks, 1.0);
-    const double waves = std::max(std::ceil(blocks / target_.multiprocessors) * target_.multiprocessors / blocks, 1.0);
-    const double uneven = blocks > 8 * target_.multiprocessors ? 1 : waves;
-    const double issue =
-        threads * (iterations * instructions + sums) / (rates.scalar_rate / 2) * std::max(idle, uneven);
-    const double cached = threads * iterations * loads * bytes * lines / rates.cached_loads * std::max(idle, uneven);
-    const double alone = iterations * (rates.load_latency + instructions * rates.element_latency / 2) +
+    // Loads of a warp take a step for each line that they touch.
+    const double line = 128, bytes = std::max<double>(hlo::byte_width(lhs_.type), 4);
+    double lines = 1;
+    if (!on_terms_) lines = std::max(1.0, static_cast<double>(kWarp) / static_cast<double>(tiling.places_of_block));
+    if (apart_) lines = 8;
+    const double multiprocessors = std::min<double>(target_.multiprocessors, blocks);
+    const double rounds = std::ceil(blocks / multiprocessors) * multiprocessors / blocks;
+    const double idle = target_.multiprocessors / multiprocessors * (blocks > 8 * multiprocessors ? 1 : rounds);
+    const double issue = threads * (iterations * instructions + sums) / (rates.scalar_rate / 2) * idle;
+    const double cached =
+        threads / kWarp * iterations * loads * lines * line / rates.cached_loads * idle * std::max(bytes / 4, 1.0);
+    // A multiprocessor's few warps wait for their loads.
+    const double resident = std::min(threads / multiprocessors, 1024.0);
+    const double alone = iterations * (rates.load_latency + instructions * rates.element_latency) +
                          (tiling.is_shared() ? 2 * rates.load_latency : 0);
-    // Few threads of a multiprocessor wait for each other's loads.
-    const double resident = std::min(threads / std::min<double>(blocks, target_.multiprocessors), 1024.0);
-    const double rounds = threads / (std::min<double>(blocks, target_.multiprocessors) * resident);
+    const double waiting = alone * threads / (multiprocessors * resident);
     const auto size = [](const Shape& shape) {
       return static_cast<double>(shape.element_count()) * hlo::byte_width(shape.type);
     };
-    const double memory = (size(lhs_) + size(rhs_) + size(it_.shape)) / rates.memory_bandwidth;
-    return 1e6 * (target_.kernel_seconds() + std::max({issue, cached, alone * rounds, memory}));
+    double memory = size(lhs_) + size(rhs_) + size(it_.shape), kernels = target_.kernel_seconds();
+    double adding = 0;
+    if (tiling.parts > 1) {
+      kernels += target_.kernel_seconds();
+      adding = static_cast<double>(tiling.parts) * (rates.load_latency / 4);
+      memory += 2 * 4 * static_cast<double>(tiling.parts * it_.shape.element_count());
+    }
+    return 1e6 * (kernels + adding + rates.busy_load_latency +
+                  std::max({issue, cached, waiting, memory / rates.memory_bandwidth}));
   }
 
   const Instruction& it_;
@@ -208,20 +208,27 @@ bool is_real_float(hlo::ElementType type) { return hlo::kind(type) == hlo::TypeK
 
 }  // namespace
 
-std::optional<int64_t> element_below(const WindowDimension& window, int64_t output, int64_t tap) {
-  const int64_t at = output * window.stride + tap * window.rhs_dilate - window.pad_low;
-  if (at % window.lhs_dilate != 0) return std::nullopt;
-  return at / window.lhs_dilate;
-}
-
-std::vector<int64_t> elements_below(const WindowDimension& window, const WindowTiling& tiling) {
-  std::set<int64_t> found;
+std::vector<ElementBelow> elements_below(const WindowDimension& window, int64_t image, const WindowTiling& tiling) {
+  std::map<int64_t, ElementBelow> found;
+  const int64_t last_begin =
+      ((tiling.strips - 1) * tiling.outputs * window.stride + (tiling.chunks - 1) * tiling.taps * window.rhs_dilate) /
+      window.lhs_dilate;
   for (int64_t output = 0; output < tiling.outputs; ++output) {
     for (int64_t tap = 0; tap < tiling.taps; ++tap) {
-      if (const auto at = element_below(window, output, tap)) found.insert(*at);
+      const int64_t at = output * window.stride + tap * window.rhs_dilate - window.pad_low;
+      if (at % window.lhs_dilate != 0) continue;
+      const int64_t offset = at / window.lhs_dilate;
+      if (offset + last_begin < 0 || offset >= image) continue;
+      ElementBelow& one = found[offset];
+      one.offset = offset;
+      one.products.emplace_back(output, tap);
+      one.may_be_before = offset < 0;
+      one.may_be_after = offset + last_begin >= image;
     }
   }
-  return {found.begin(), found.end()};
+  std::vector<ElementBelow> elements;
+  for (auto& [offset, one] : found) elements.push_back(std::move(one));
+  return elements;
 }
 
 Result<WindowTiling> choose_window_tiling(const Computation& computation, const Instruction& it, const Target& target) {
