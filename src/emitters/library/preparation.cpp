@@ -256,7 +256,7 @@ class Preparer : hlo::EntryRewriter {
     if (groups == 1 || !has_few_channels(channels)) return kernel >= kWorthACopy;
     double products = static_cast<double>(it.shape.element_count() * w.dim(a.kernel_input_feature));
     for (const hlo::WindowDimension& each : a.window) products *= static_cast<double>(each.size);
-    return kernel >= 1e6 * few_channels_seconds(products, hlo::byte_width(x.type), filters, target_);
+    return kernel >= 1e6 * few_channels_seconds(products, hlo::byte_width(x.type), filters);
   }
 
   /// A convolution that is another one's gradient, with what sizes and padding need for cuDNN to take it as such.

@@ -365,8 +365,13 @@ double product_seconds(const MatrixProduct& p, const Target& target) {
   return launches + work_seconds(on_tensor_cores, size, {p.batch, p.m, p.n, p.k}, bytes, slower, target);
 }
 
-/// Channels of a group that are few: then no tensor cores are used, and f32 filters' gradients are slowest.
+/// Channels of a group that are few: then cuDNN multiplies without tensor cores, and gradients of f32 filters are
+/// slowest. Fitted to 32 convolutions and gradients on an H200, 2026-11-29: docs/emitters.md (Windows). Beside a start
+/// of 15 to 26 µs its products of 16 bits and their sums take 5 to 10 T/s, those of f32 1.2 to 6, of f32 filters'
+/// gradients 0.13 to 2.
 constexpr int64_t kFewChannels = 4;
+constexpr double kFewChannelsStart = 16e-6;
+constexpr double kFewChannels16 = 7e12, kFewChannels32 = 2e12, kFewChannelsFilters = 0.5e12;
 
 /// As a product of the filters and what they cover. Kernels on tensor cores want images, filters and results with their
 /// channels last: kernels of the library's own store them so before and after it. But filters of one element multiply
@@ -401,7 +406,7 @@ double convolution_seconds(const Convolution& c, const Target& target) {
   if (const int64_t channels = c.channels / c.groups; c.groups > 1 && has_few_channels(channels)) {
     auto products = static_cast<double>(c.images * c.filters * channels);
     for (const ConvolutionDimension& each : c.spatial) products *= static_cast<double>(each.result() * each.filter);
-    return few_channels_seconds(products, size_of(c.type), c.part == ConvolutionPart::Filters, target);
+    return few_channels_seconds(products, size_of(c.type), c.part == ConvolutionPart::Filters);
   }
   const double own = convolution_seconds(c, size_of(c.type) <= 2, target);
   return c.tf32 && c.groups == 1 ? std::min(own, convolution_seconds(c, true, target)) : own;
@@ -418,10 +423,9 @@ double fft_seconds(const Fft& fft, const Target& target) {
 
 bool has_few_channels(int64_t of_group) { return of_group <= kFewChannels; }
 
-double few_channels_seconds(double products, int64_t bytes, bool filters, const Target& target) {
-  const Rates& rates = target.rates;
-  const double rate = bytes <= 2 ? rates.few_channels_16 : filters ? rates.few_channels_filters : rates.few_channels_32;
-  return rates.few_channels_start + products / rate;
+double few_channels_seconds(double products, int64_t bytes, bool filters) {
+  const double rate = bytes <= 2 ? kFewChannels16 : filters ? kFewChannelsFilters : kFewChannels32;
+  return kFewChannelsStart + products / rate;
 }
 
 double library_seconds(const LibraryWork& work, const Target& target) {

@@ -46,7 +46,7 @@ struct AvailableLibraries {
 /// Whether a convolution's groups have so few channels that cuDNN multiplies without tensor cores; then what it takes
 /// by the number of products that are summed up, of elements of so many bytes, or of the gradient of `filters`.
 bool has_few_channels(int64_t of_group);
-double few_channels_seconds(double products, int64_t bytes, bool filters, const Target& target);
+double few_channels_seconds(double products, int64_t bytes, bool filters);
 
 /// Microseconds of a launch, as seconds: docs/cost-model.md.
 double library_seconds(const LibraryWork& work, const Target& target);
