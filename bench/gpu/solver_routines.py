@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Times routines of cuSOLVER and cuBLAS alone, and says which of them a CUDA graph holds: solver_routines.py.
 
-Needs PyTorch with CUDA. Of f32, column by column: what src/runtime/matrix_solver.cpp calls, and what eigh would. Each
-is recorded by stream capture as src/runtime/recorded_graph.h does, ten runs one after the other, each after a copy of
-its operand; the copy alone is taken off. "no graph" is what the capture says; then the time is that of runs one after
-the other. The rates of src/machine/rates.def from solver_start to small_solve_row come from here, but where their lines
-say otherwise: a line a routine, with microseconds and microseconds a column.
+Needs PyTorch with CUDA. Of f32, column by column: what src/runtime/matrix_solver.cpp and matrix_spectrum.cpp call.
+Each is recorded by stream capture as src/runtime/recorded_graph.h does, ten runs one after the other, each after a
+copy of its operand; the copy alone is taken off. "no graph" is what the capture says; then the time is that of runs
+one after the other. The rates of src/machine/rates.def from solver_start to small_singular_column come from here, but
+where their lines say otherwise: a line a routine, with microseconds and microseconds a column.
 """
 import argparse
 import ctypes
@@ -19,6 +19,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests/gpu"
 from cuda_library import open_cuda_library  # noqa: E402
 
 RUNS, REPLAYS = 10, 15
+ON_HOST = "host: "  # begins names of what waits on the host
 LOWER, UPPER, LEFT, RIGHT, AS_IT_IS, NON_UNIT, VECTORS = 0, 1, 0, 1, 0, 0, 1
 
 solver = open_cuda_library("STRATA_CUSOLVER", ["libcusolver.so.12", "libcusolver.so.11"])
@@ -107,7 +108,7 @@ def routines():
 
 
 def routines_of_reflectors(info):
-    """Of qr, and of eigh, which nothing calls yet."""
+    """Of qr."""
     for m, n in ((64, 32), (517, 257), (2048, 512)):
         a, tau, found = dominant(1, n, m), torch.empty(n, device="cuda"), info(1)
         work, count = sized(solver.cusolverDnSgeqrf_bufferSize, m, n, pointer(a), m)
@@ -117,22 +118,70 @@ def routines_of_reflectors(info):
         tau = torch.zeros(n, device="cuda")
         yield f"orgqr {m}x{n}", a, lambda x, m=m, n=n, t=tau, w=work, c=count, i=found: (
             solver.cusolverDnSorgqr(handle, m, n, n, pointer(x), m, pointer(t), pointer(w), c, pointer(i))), n
-    parameters = ctypes.c_void_p()
-    check(solver.cusolverDnCreateSyevjInfo(ctypes.byref(parameters)), "cusolverDnCreateSyevjInfo")
-    for batch, n in ((1, 20), (1, 32), (1, 257), (129, 20), (33, 32)):
-        a, values, found = positive(batch, n), torch.empty(batch * n, device="cuda"), info(batch)
-        if batch == 1:
-            work, count = sized(solver.cusolverDnSsyevd_bufferSize, VECTORS, LOWER, n, pointer(a), n, pointer(values))
-            yield f"syevd {n}", a, lambda x, n=n, v=values, w=work, c=count, i=found: solver.cusolverDnSsyevd(
-                handle, VECTORS, LOWER, n, pointer(x), n, pointer(v), pointer(w), c, pointer(i)), n
-        size, many = ctypes.c_int(), [batch] if batch > 1 else []
-        name = "syevjBatched" if batch > 1 else "syevj"
-        check(getattr(solver, f"cusolverDnS{name}_bufferSize")(
-            handle, VECTORS, LOWER, n, pointer(a), n, pointer(values), ctypes.byref(size), parameters, *many), name)
-        work = torch.empty(max(1, size.value), device="cuda")
-        function, count = getattr(solver, f"cusolverDnS{name}"), size.value
-        yield f"{name} {batch} of {n}", a, lambda x, f=function, n=n, v=values, w=work, c=count, i=found, b=many: f(
-            handle, VECTORS, LOWER, n, pointer(x), n, pointer(v), pointer(w), c, pointer(i), parameters, *b), n
+    yield from routines_of_values(info)
+
+
+def whole(batch, m, n):
+    """Matrices of m rows and n columns, column by column."""
+    a = torch.randn(batch, n, m, device="cuda")
+    return a + a.mT if m == n else a
+
+
+def routines_of_values(info):
+    """Of eigh and svd, as src/runtime/matrix_spectrum.cpp calls them. What no graph holds leaves the handle in disorder
+    where it is recorded: the next call of it fails. So it has the last places, and is not recorded."""
+    settings, rotations, singular = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+    check(solver.cusolverDnCreateParams(ctypes.byref(settings)), "cusolverDnCreateParams")
+    check(solver.cusolverDnCreateSyevjInfo(ctypes.byref(rotations)), "cusolverDnCreateSyevjInfo")
+    check(solver.cusolverDnCreateGesvdjInfo(ctypes.byref(singular)), "cusolverDnCreateGesvdjInfo")
+    wide, size, float_ = ctypes.c_int64, ctypes.c_size_t, 0  # CUDA_R_32F
+    for batch, n in ((1, 8), (1, 20), (1, 32), (132, 32), (1000, 8), (1000, 32), (10000, 4)):
+        a, values, found = whole(batch, n, n), torch.empty(batch * n, device="cuda"), info(batch)
+        count = ctypes.c_int()
+        check(solver.cusolverDnSsyevjBatched_bufferSize(handle, VECTORS, LOWER, n, pointer(a), n, pointer(values),
+                                                        ctypes.byref(count), rotations, batch), "syevjBatched")
+        work = torch.empty(max(1, count.value), device="cuda")
+        yield f"syevjBatched {batch} of {n}", a, lambda x, n=n, v=values, w=work, c=count, i=found, b=batch: (
+            solver.cusolverDnSsyevjBatched(handle, VECTORS, LOWER, n, pointer(x), n, pointer(v), pointer(w), c,
+                                           pointer(i), rotations, b)), n
+    for batch, m, n in ((1, 8, 8), (1, 32, 32), (500, 20, 20), (300, 32, 10), (1000, 32, 32)):
+        a, values, found = whole(batch, m, n), torch.empty(batch * n, device="cuda"), info(batch)
+        u, v = torch.empty(batch * m * m, device="cuda"), torch.empty(batch * n * n, device="cuda")
+        count = ctypes.c_int()
+        check(solver.cusolverDnSgesvdjBatched_bufferSize(
+            handle, VECTORS, m, n, pointer(a), m, pointer(values), pointer(u), m, pointer(v), n, ctypes.byref(count),
+            singular, batch), "gesvdjBatched")
+        work = torch.empty(max(1, count.value), device="cuda")
+        yield f"gesvdjBatched {batch} of {m}x{n}", a, lambda x, m=m, n=n, s=values, u=u, v=v, w=work, c=count, \
+            i=found, b=batch: solver.cusolverDnSgesvdjBatched(handle, VECTORS, m, n, pointer(x), m, pointer(s),
+                                                              pointer(u), m, pointer(v), n, pointer(w), c, pointer(i),
+                                                              singular, b), n
+    for batch, n in ((100, 33), (1, 64), (100, 64), (1, 128), (16, 128), (1, 256), (1, 512), (4, 512)):
+        a, values, found = whole(batch, n, n), torch.empty(batch * n, device="cuda"), info(batch)
+        device, host = size(), size()
+        check(solver.cusolverDnXsyevBatched_bufferSize(
+            handle, settings, VECTORS, LOWER, wide(n), float_, pointer(a), wide(n), float_, pointer(values), float_,
+            ctypes.byref(device), ctypes.byref(host), wide(batch)), "XsyevBatched")
+        work = torch.empty(device.value, dtype=torch.uint8, device="cuda")
+        here = ctypes.create_string_buffer(host.value + 1)
+        yield f"XsyevBatched {batch} of {n}", a, lambda x, n=n, v=values, w=work, d=device, h=here, g=host, i=found, \
+            b=batch: solver.cusolverDnXsyevBatched(handle, settings, VECTORS, LOWER, wide(n), float_, pointer(x),
+                                                   wide(n), float_, pointer(v), float_, pointer(w), d, h, g, pointer(i),
+                                                   wide(b)), n
+    for m, n in ((64, 64), (256, 256), (512, 64), (1024, 1024)):
+        a, values, found = whole(1, m, n), torch.empty(n, device="cuda"), info(1)
+        u, v, changed = torch.empty(m * n, device="cuda"), torch.empty(n * n, device="cuda"), ctypes.c_double()
+        device, host = size(), size()
+        shapes = (float_, pointer(values), float_, pointer(u), wide(m), float_, pointer(v), wide(n), float_)
+        check(solver.cusolverDnXgesvdp_bufferSize(
+            handle, settings, VECTORS, 1, wide(m), wide(n), float_, pointer(a), wide(m), *shapes, ctypes.byref(device),
+            ctypes.byref(host)), "Xgesvdp")
+        work = torch.empty(device.value, dtype=torch.uint8, device="cuda")
+        here = ctypes.create_string_buffer(host.value + 1)
+        yield f"{ON_HOST}Xgesvdp {m}x{n}", a, lambda x, m=m, n=n, s=shapes, w=work, d=device, h=here, g=host, i=found, \
+            e=changed, kept=(values, u, v): solver.cusolverDnXgesvdp(
+                handle, settings, VECTORS, 1, wide(m), wide(n), float_, pointer(x), wide(m), *s, pointer(w), d, h, g,
+                pointer(i), ctypes.byref(e)), n
 
 
 def milliseconds(work):
@@ -154,7 +203,7 @@ def replayed(stream, work):
     return statistics.median(milliseconds(graph.replay) for _ in range(REPLAYS)) * 1e3 / RUNS
 
 
-def measured(stream, operand, routine):
+def measured(stream, operand, routine, recorded):
     """(microseconds, "graph" or why not, the same one after the other without a graph)."""
     copy = operand.clone()
     torch.cuda.synchronize()
@@ -171,6 +220,8 @@ def measured(stream, operand, routine):
         run()
         stream.synchronize()
         plain = min(milliseconds(repeated) for _ in range(3)) * 1e3 / RUNS
+        if not recorded:
+            return plain, "the host waits", plain
         alone = replayed(stream, lambda: copy.copy_(operand))
         try:
             return replayed(stream, run) - alone, "graph", plain
@@ -196,7 +247,7 @@ def main():
     for name, operand, routine, columns in routines():
         if not name.startswith(options.only):
             continue
-        time, how, plain = measured(stream, operand, routine)
+        time, how, plain = measured(stream, operand, routine, not name.startswith(ON_HOST))
         print(f"{name:34} {time:9.1f} {time / columns:9.3f} {plain:10.1f}  {how}", flush=True)
 
 

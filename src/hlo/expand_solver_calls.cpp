@@ -6,7 +6,6 @@
 #include <optional>
 #include <string_view>
 
-#include "hlo/jacobi_loops.h"
 #include "hlo/matrix_loops.h"
 #include "hlo/replace_instructions.h"
 
@@ -175,15 +174,9 @@ std::string syevd(const Instruction& it, const Shapes& operands) {
   return text.module(text.tuple({as(made.vectors, 0), as(made.values, 1), as(made.info, 2)}));
 }
 
-/// Where the factors of a = u · diag · vᵀ are among a call's results, and which it asks for.
-struct SvdForm {
-  SingularVectors vectors = SingularVectors::None;
-  size_t left = 2, right = 3;
-  bool right_transposed = false;  ///< v in place of vᵀ
-};
-std::optional<SvdForm> svd_form(const Instruction& it, const Shape& matrix) {
+std::optional<SingularForm> singular_form(const Instruction& it, const Shape& matrix) {
   const std::string_view routine = routine_of(it, matrix.type);
-  SvdForm form;
+  SingularForm form;
   bool wanted = false;
   if (const char mode = letter(it, "mode"); routine == "gesdd" || (routine == "gesvd" && mode != 0)) {
     if (mode != 'A' && mode != 'S' && mode != 'N') return std::nullopt;
@@ -217,7 +210,7 @@ std::optional<SvdForm> svd_form(const Instruction& it, const Shape& matrix) {
 
 /// The first result is the library's workspace: nobody reads it. Where vectors are not asked for, neither are theirs.
 std::string svd(const Instruction& it, const Shapes& operands) {
-  const SvdForm form = *svd_form(it, operands[0]);
+  const SingularForm form = *singular_form(it, operands[0]);
   TextBuilder text;
   const Value given = text.parameter(0, operands[0]);
   const SingularValues made = singular_values(text, matrices(text, given), form.vectors);
@@ -306,7 +299,7 @@ Expansion expansion_of(const Instruction& it, const Shapes& operands) {
   values.push_back(std::min(rows, columns));
   if (!same_shape(result.elements[1], array_shape(operand.type, values))) return nullptr;
   if (routine == "syevd") return elements == 3 && rows == columns && is_lower(it) ? &syevd : nullptr;
-  return elements == 5 && svd_form(it, operand) ? &svd : nullptr;
+  return elements == 5 && singular_form(it, operand) ? &svd : nullptr;
 }
 
 Shapes shapes_of(const Computation& computation, const Instruction& it) {
@@ -340,7 +333,10 @@ std::optional<SolverFactor> solver_factor(const Computation& computation, const 
   if (expansion == &potrf) return SolverFactor{Kind::Cholesky, *is_lower(it)};
   if (expansion == &getrf) return SolverFactor{Kind::Lu};
   if (expansion == &geqrf) return SolverFactor{Kind::Qr};
-  return expansion == &orgqr ? std::optional(SolverFactor{Kind::Orthogonal}) : std::nullopt;
+  if (expansion == &orgqr) return SolverFactor{Kind::Orthogonal};
+  if (expansion == &syevd) return SolverFactor{Kind::Eigen, *is_lower(it)};
+  if (expansion != &svd) return std::nullopt;
+  return SolverFactor{Kind::Singular, false, *singular_form(it, computation.operand_shape(it, 0))};
 }
 
 Result<Module> expand_solver_calls(const Module& module, const IsOfLibrary& is_of_library) {

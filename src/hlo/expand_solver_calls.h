@@ -3,6 +3,7 @@
 
 #include "hlo/expand_linear_algebra.h"
 #include "hlo/hlo.h"
+#include "hlo/jacobi_loops.h"
 
 namespace strata::hlo {
 
@@ -31,13 +32,21 @@ Result<Module> expand_solver_calls(const Module& module, const IsOfLibrary& is_o
 /// The module that it makes of a call that it knows.
 std::string solver_call_loops(const Computation& computation, const Instruction& it);
 
-/// A factor that a call makes of each matrix.
-struct SolverFactor {
-  enum class Kind : uint8_t { Cholesky, Lu, Qr, Orthogonal };
-  Kind kind = Kind::Cholesky;
-  bool lower = false;  ///< of Cholesky: the triangle
+/// Which vectors of a = u · diag · vᵀ a call asks for, and where they are among its results.
+struct SingularForm {
+  SingularVectors vectors = SingularVectors::None;
+  size_t left = 2, right = 3;
+  bool right_transposed = false;  ///< v in place of vᵀ
 };
-/// Nothing where the call is none that is known, or no factor.
+
+/// What a call makes of each matrix.
+struct SolverFactor {
+  enum class Kind : uint8_t { Cholesky, Lu, Qr, Orthogonal, Eigen, Singular };
+  Kind kind = Kind::Cholesky;
+  bool lower = false;       ///< of Cholesky and Eigen: the triangle
+  SingularForm singular{};  ///< of Singular
+};
+/// Nothing where the call is none that is known, or none of these.
 std::optional<SolverFactor> solver_factor(const Computation& computation, const Instruction& it);
 
 }  // namespace strata::hlo

@@ -26,6 +26,11 @@ class FunctionBinder {
     }
     if (function == nullptr && missing_.empty()) missing_ = *names.begin();
   }
+  /// Null where the library has none of the name, which a user does without.
+  template <class Function>
+  void bind_if_there(Function& function, const char* name) {
+    function = reinterpret_cast<Function>(find(name));
+  }
   const std::string& missing() const { return missing_; }
 
  private:

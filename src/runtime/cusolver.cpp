@@ -47,8 +47,8 @@ Result<void> checked(int status, std::string_view what, std::string_view library
 
 /// The names differ in the letter of the element type: of "cublas?trsm" cublasStrsm, cublasDtrsm, … What is orthogonal
 /// of real numbers is unitary of complex ones: of "?#" Sorgqr, Cungqr.
-template <class Function>
-void bind_each(FunctionBinder& binder, ByElement<Function>& functions, std::string_view name) {
+template <class Function, size_t Count>
+void bind_each(FunctionBinder& binder, std::array<Function, Count>& functions, std::string_view name) {
   constexpr std::array<char, 4> kLetters{'S', 'D', 'C', 'Z'};
   for (size_t i = 0; i < functions.size(); ++i) {
     std::string made(name);
@@ -99,6 +99,20 @@ Result<Cusolver> open_cusolver() {
   bind_each(binder, made.qr, "cusolverDn?geqrf");
   bind_each(binder, made.orthogonal_work, "cusolverDn?#_bufferSize");
   bind_each(binder, made.orthogonal, "cusolverDn?#");
+  binder.bind(made.create_parameters, {"cusolverDnCreateParams"});
+  binder.bind(made.destroy_parameters, {"cusolverDnDestroyParams"});
+  binder.bind(made.create_rotations, {"cusolverDnCreateSyevjInfo"});
+  binder.bind(made.destroy_rotations, {"cusolverDnDestroySyevjInfo"});
+  binder.bind(made.create_singular, {"cusolverDnCreateGesvdjInfo"});
+  binder.bind(made.destroy_singular, {"cusolverDnDestroyGesvdjInfo"});
+  binder.bind_if_there(made.eigen_work, "cusolverDnXsyevBatched_bufferSize");
+  binder.bind_if_there(made.eigen, "cusolverDnXsyevBatched");
+  bind_each(binder, made.eigen_small_work, "cusolverDn?syevjBatched_bufferSize");
+  bind_each(binder, made.eigen_small, "cusolverDn?syevjBatched");
+  binder.bind(made.singular_work, {"cusolverDnXgesvdp_bufferSize"});
+  binder.bind(made.singular, {"cusolverDnXgesvdp"});
+  bind_each(binder, made.singular_small_work, "cusolverDn?gesvdjBatched_bufferSize");
+  bind_each(binder, made.singular_small, "cusolverDn?gesvdjBatched");
   STRATA_CHECK(check_complete(binder, files));
   return made;
 }

@@ -16,10 +16,25 @@ namespace strata {
 /// addresses; the libraries' headers say pointers to elements. Matrices lie column by column.
 template <class Function>
 using ByElement = std::array<Function, 4>;
+/// The same for real numbers: f32, f64.
+template <class Function>
+using ByReal = std::array<Function, 2>;
 
 /// Functions return 0, or an error that check() names.
 struct Cusolver {
   using Handle = struct CusolverTag*;
+
+  /// What routines for values and vectors are given beside matrices.
+  struct ParametersTag;
+  struct RotationsTag;
+  struct SingularTag;
+  struct Settings {
+    ParametersTag* general = nullptr;
+    RotationsTag* eigen = nullptr;  ///< of rotations, which find small ones
+    SingularTag* singular = nullptr;
+  };
+  static constexpr int kF32 = 0, kF64 = 1;
+  static constexpr int kNoVectors = 0, kVectors = 1;
 
   // Of cusolverGetProperty.
   static constexpr int kMajor = 0, kMinor = 1, kPatch = 2;
@@ -56,6 +71,50 @@ struct Cusolver {
   ByElement<Qr> qr;
   ByElement<OrthogonalWork> orthogonal_work;
   ByElement<Orthogonal> orthogonal;
+
+  int (*create_parameters)(ParametersTag**);
+  int (*destroy_parameters)(ParametersTag*);
+  int (*create_rotations)(RotationsTag**);
+  int (*destroy_rotations)(RotationsTag*);
+  int (*create_singular)(SingularTag**);
+  int (*destroy_singular)(SingularTag*);
+
+  /// (vectors, triangle, n, a of a type, from column to column, values of a type, the type to compute in, bytes of the
+  /// workspaces on the device and on the host, matrices one after the other). Vectors take the place of a. From CUDA
+  /// 12.6 on; null before.
+  int (*eigen_work)(Handle, ParametersTag*, int vectors, int triangle, int64_t n, int type, CudaPointer a,
+                    int64_t leading, int values_type, CudaPointer values, int compute, size_t* device, size_t* host,
+                    int64_t batch);
+  int (*eigen)(Handle, ParametersTag*, int vectors, int triangle, int64_t n, int type, CudaPointer a, int64_t leading,
+               int values_type, CudaPointer values, int compute, CudaPointer work, size_t device, void* on_host,
+               size_t host, CudaPointer info, int64_t batch);
+  /// The same by Jacobi's rotations; the workspace in elements.
+  using EigenSmallWork = int (*)(Handle, int vectors, int triangle, int n, CudaPointer a, int leading,
+                                 CudaPointer values, int* elements, RotationsTag*, int batch);
+  using EigenSmall = int (*)(Handle, int vectors, int triangle, int n, CudaPointer a, int leading, CudaPointer values,
+                             CudaPointer work, int elements, CudaPointer info, RotationsTag*, int batch);
+  ByReal<EigenSmallWork> eigen_small_work;
+  ByReal<EigenSmall> eigen_small;
+  /// By polar decomposition. (vectors, as many of them as values, rows and columns, a, values, u and v of types, the
+  /// type to compute in). At the end by how much the matrix was changed, on the host.
+  int (*singular_work)(Handle, ParametersTag*, int vectors, int thin, int64_t rows, int64_t columns, int type,
+                       CudaPointer a, int64_t leading, int values_type, CudaPointer values, int left_type,
+                       CudaPointer left, int64_t left_leading, int right_type, CudaPointer right, int64_t right_leading,
+                       int compute, size_t* device, size_t* host);
+  int (*singular)(Handle, ParametersTag*, int vectors, int thin, int64_t rows, int64_t columns, int type, CudaPointer a,
+                  int64_t leading, int values_type, CudaPointer values, int left_type, CudaPointer left,
+                  int64_t left_leading, int right_type, CudaPointer right, int64_t right_leading, int compute,
+                  CudaPointer work, size_t device, void* on_host, size_t host, CudaPointer info, double* changed);
+  /// By rotations, of matrices one after the other of up to 32 rows and columns, with square u and v.
+  using SingularSmallWork = int (*)(Handle, int vectors, int rows, int columns, CudaPointer a, int leading,
+                                    CudaPointer values, CudaPointer left, int left_leading, CudaPointer right,
+                                    int right_leading, int* elements, SingularTag*, int batch);
+  using SingularSmall = int (*)(Handle, int vectors, int rows, int columns, CudaPointer a, int leading,
+                                CudaPointer values, CudaPointer left, int left_leading, CudaPointer right,
+                                int right_leading, CudaPointer work, int elements, CudaPointer info, SingularTag*,
+                                int batch);
+  ByReal<SingularSmallWork> singular_small_work;
+  ByReal<SingularSmall> singular_small;
 
   /// Error (Unsupported) "WHAT: cuSOLVER: error N" unless `status` is 0.
   Result<void> check(int status, std::string_view what) const;

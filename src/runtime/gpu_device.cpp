@@ -64,10 +64,12 @@ Result<std::unique_ptr<PreparedWork>> GpuDevice::prepare(const LibraryWork& work
   }
   const auto* factor = std::get_if<MatrixFactor>(&work);
   const auto* solve = std::get_if<MatrixSolve>(&work);
-  if (factor != nullptr || solve != nullptr) {
+  const auto* spectrum = std::get_if<MatrixSpectrum>(&work);
+  if (factor != nullptr || solve != nullptr || spectrum != nullptr) {
     if (!solvers_) {
       STRATA_TRY(solvers_, SolverLibrary::open(driver_));
     }
+    if (spectrum != nullptr) return strata::prepare(*solvers_, *spectrum);
     return factor != nullptr ? strata::prepare(*solvers_, *factor) : strata::prepare(*solvers_, *solve);
   }
   if (!convolutions_) {

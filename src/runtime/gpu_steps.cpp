@@ -40,6 +40,11 @@ std::vector<std::string> arguments_of(const GpuStep& step) {
   return names;
 }
 
+bool host_takes_part(const GpuStep& step) {
+  const GpuLaunch* launch = step.launch();
+  return step.host() != nullptr || (launch != nullptr && launch->library && waits_on_host(*launch->library));
+}
+
 template <class Word>
 Word word_at(const std::string& pattern, size_t at) {
   Word word = 0;
@@ -196,7 +201,7 @@ Result<void> StepLoader::load_loop(GpuLoop& loop, LoadedLoop& made) {
   STRATA_TRY(made.body, load(loop.body));
   for (const std::vector<LoadedStep>* part : {&made.body, &made.condition}) {
     for (const LoadedStep& step : *part) {
-      if (step.step->host() != nullptr || (step.loop && step.loop->host_takes_part)) made.host_takes_part = true;
+      if (host_takes_part(*step.step) || (step.loop && step.loop->host_takes_part)) made.host_takes_part = true;
     }
   }
   return {};
@@ -334,7 +339,8 @@ std::optional<std::string> step_on_host(const std::vector<GpuStep>& steps, bool 
   std::optional<std::string> found;
   for_each_step(steps, [&](const GpuStep& step) {
     if (found) return;
-    if (step.host() != nullptr) found = fmt::format("{} runs on the host", name_of(step));
+    if (host_takes_part(step))
+      found = fmt::format("{} {} the host", name_of(step), step.host() != nullptr ? "runs on" : "waits on");
     if (!device_asks && step.loop() != nullptr && !step.loop()->count)
       found = "the condition of a loop is read on the host";
   });

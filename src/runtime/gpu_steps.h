@@ -65,7 +65,7 @@ struct LoadedLoop {
   size_t answer = kNone;
   LoopBuffers places;  ///< where the number of iterations is known
   std::vector<LoadedStep> body, condition;
-  bool host_takes_part = false;  ///< a step is the host's
+  bool host_takes_part = false;  ///< a step is the host's, or waits on it
   bool once = false;             ///< GpuLoop::once
   /// Whether a graph has the body twice, to and fro between two places of the state: where no loop in it asks, too, or
   /// graphs of nested loops would have 2^n bodies.
@@ -158,8 +158,8 @@ class StepRunner {
 /// where it names a buffer that is not there.
 Result<LoopFlow> flow_of(const LaunchManifest& manifest, const GpuLoop& loop);
 
-/// The first step that runs on the host, or, unless the device asks, a loop whose condition is read there: none in a
-/// CUDA graph.
+/// The first step that runs or waits on the host, or, unless the device asks, a loop whose condition is read there:
+/// none in a CUDA graph.
 std::optional<std::string> step_on_host(const std::vector<GpuStep>& steps, bool device_asks);
 /// So many loops whose conditions depend on data lie in each other.
 int asking_depth(const std::vector<GpuStep>& steps);

@@ -371,6 +371,19 @@ TEST_F(GpuStepsTest, CopiesFillsAndTheHost) {
   EXPECT_FALSE(manifest_in((folder_.path() / "f").string()));
 }
 
+TEST(StepOnHost, WorkOfALibraryThatWaits) {
+  GpuLaunch launch;
+  launch.kernel = "values";
+  const auto of = [&](SpectrumKind kind, int64_t n) {
+    launch.library = MatrixSpectrum{kind, {}, n, n};
+    return step_on_host({GpuStep(launch)}, /*device_asks=*/true).value_or("none");
+  };
+  EXPECT_EQ(of(SpectrumKind::Singular, 32), "none");
+  EXPECT_EQ(of(SpectrumKind::Singular, 33), "values waits on the host");
+  EXPECT_EQ(of(SpectrumKind::Eigen, 512), "none");
+  EXPECT_EQ(of(SpectrumKind::Eigen, 513), "values waits on the host");
+}
+
 TEST_F(GpuStepsTest, WhatDoesNotFitTogetherIsRefused) {
   const auto with = [&](const std::function<void(LaunchManifest&)>& change, bool counted = true) {
     ProgramImage image = image_of(sum(counted));

@@ -159,6 +159,32 @@ TEST(LaunchManifest, FactorsAndSolves) {
   EXPECT_THAT(message(parse_launch_manifest(*print(made))), HasSubstr("work on matrices has columns=0"));
 }
 
+TEST(LaunchManifest, Spectra) {
+  LaunchManifest made = manifest();
+  GpuLaunch& launch = *made.steps[2].launch();
+  const auto read = [&](const MatrixSpectrum& spectrum, std::vector<std::string> arguments) {
+    launch.library = spectrum;
+    launch.arguments = std::move(arguments);
+    const auto found = parse_launch_manifest(*print(made));
+    EXPECT_TRUE(found) << message(found);
+    return found && found->steps[2].launch()->library == launch.library;
+  };
+  MatrixSpectrum spectrum{SpectrumKind::Eigen, {true, false}, 6, 6, 3, SpectrumVectors::Full, true};
+  EXPECT_TRUE(read(spectrum, {"Y", "W", "X", "O"}));  // matrices; vectors, values, numbers
+  EXPECT_EQ(describe(LibraryWork(spectrum)), "eigenpairs f64 3 of 6×6, upper");
+  EXPECT_EQ(library_of(LibraryWork(spectrum)), "cuSOLVER");
+  spectrum = {SpectrumKind::Singular, {}, 7, 6, 3, SpectrumVectors::Thin};
+  EXPECT_TRUE(read(spectrum, {"Y", "W", "X", "Y", "W", "O"}));
+  EXPECT_EQ(describe(LibraryWork(spectrum)), "singular vectors f32 3 of 7×6");
+  spectrum.vectors = SpectrumVectors::None;
+  launch.library = spectrum;
+  EXPECT_THAT(message(parse_launch_manifest(*print(made))), HasSubstr("6 arguments in place of 4"));
+  EXPECT_TRUE(read(spectrum, {"Y", "W", "X", "O"}));
+  spectrum.kind = SpectrumKind::Eigen;
+  launch.library = spectrum;
+  EXPECT_THAT(message(parse_launch_manifest(*print(made))), HasSubstr("a spectrum of matrices of 7×6 has other rows"));
+}
+
 TEST(LaunchManifest, ProductsOfBytes) {
   LaunchManifest made = manifest();
   MatrixProduct product = *made.steps[2].launch()->product();

@@ -6,7 +6,7 @@ namespace strata {
 
 std::string_view library_of(const LibraryWork& work) {
   // In the order of the types.
-  constexpr std::array<std::string_view, 5> names{"cuBLASLt", "cuDNN", "cuFFT", "cuSOLVER", "cuBLAS"};
+  constexpr std::array<std::string_view, 6> names{"cuBLASLt", "cuDNN", "cuFFT", "cuSOLVER", "cuBLAS", "cuSOLVER"};
   return names[work.index()];
 }
 
@@ -20,13 +20,19 @@ size_t arguments_of(const LibraryWork& work) {
 
 size_t results_of(const LibraryWork& work) {
   if (const auto* factor = std::get_if<MatrixFactor>(&work)) return factor->results();
+  if (const auto* spectrum = std::get_if<MatrixSpectrum>(&work)) return spectrum->results();
   return 1;
 }
 
 std::optional<size_t> overwritten_argument(const LibraryWork& work) {
-  if (std::holds_alternative<MatrixFactor>(work)) return 0;
+  if (std::holds_alternative<MatrixFactor>(work) || std::holds_alternative<MatrixSpectrum>(work)) return 0;
   if (std::holds_alternative<MatrixSolve>(work)) return 1;
   return std::nullopt;
+}
+
+bool waits_on_host(const LibraryWork& work) {
+  const auto* spectrum = std::get_if<MatrixSpectrum>(&work);
+  return spectrum != nullptr && spectrum->waits_on_host();
 }
 
 }  // namespace strata

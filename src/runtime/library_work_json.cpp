@@ -279,11 +279,39 @@ OrderedJson solve_json(const MatrixSolve& solve) {
           {"algorithm", solve.algorithm}};
 }
 
+Result<MatrixSpectrum> read_spectrum(const Json& json) {
+  MatrixSpectrum made;
+  STRATA_TRY(made.kind, parse_spectrum_kind(json.at("kind").get<std::string>()));
+  STRATA_TRY(made.element, parse_matrix_element(json.at("type").get<std::string>()));
+  STRATA_CHECK(read_sizes(
+      json, {{"rows", &MatrixSpectrum::rows}, {"columns", &MatrixSpectrum::columns}, {"batch", &MatrixSpectrum::batch}},
+      made));
+  STRATA_TRY(made.vectors, parse_spectrum_vectors(json.at("vectors").get<std::string>()));
+  made.upper = json.value("upper", false);
+  made.algorithm = json.at("algorithm").get<int64_t>();
+  if (made.rows < made.columns || (made.kind == SpectrumKind::Eigen && made.rows != made.columns))
+    return invalid("a spectrum of matrices of {}×{} has other rows", made.rows, made.columns);
+  return made;
+}
+
+OrderedJson spectrum_json(const MatrixSpectrum& spectrum) {
+  OrderedJson json = {{"kind", std::string(name_of(spectrum.kind))},
+                      {"type", std::string(name_of(spectrum.element))},
+                      {"rows", spectrum.rows},
+                      {"columns", spectrum.columns},
+                      {"batch", spectrum.batch},
+                      {"vectors", std::string(name_of(spectrum.vectors))}};
+  if (spectrum.upper) json["upper"] = true;
+  json["algorithm"] = spectrum.algorithm;
+  return json;
+}
+
 OrderedJson json_of(const MatrixProduct& product) { return product_json(product); }
 OrderedJson json_of(const Convolution& convolution) { return convolution_json(convolution); }
 OrderedJson json_of(const Fft& fft) { return fft_json(fft); }
 OrderedJson json_of(const MatrixFactor& factor) { return factor_json(factor); }
 OrderedJson json_of(const MatrixSolve& solve) { return solve_json(solve); }
+OrderedJson json_of(const MatrixSpectrum& spectrum) { return spectrum_json(spectrum); }
 
 /// What a launch says of a library's work: the library, the name of the work, and how much memory it may take where
 /// that is known beforehand.
@@ -298,7 +326,8 @@ constexpr std::array<Named, std::variant_size_v<LibraryWork>> kNames{
      {kConvolutionLibrary, "convolution", kConvolutionWorkspace},
      {kFftLibrary, "transform"},
      {kFactorLibrary, "factor"},
-     {kSolveLibrary, "solve"}}};
+     {kSolveLibrary, "solve"},
+     {kFactorLibrary, "spectrum"}}};
 
 }  // namespace
 
@@ -307,6 +336,7 @@ Result<LibraryWork> read_work(const Json& launch) {
   if (library == kProductLibrary) return read_product(launch.at("product"));
   if (library == kConvolutionLibrary) return read_convolution(launch.at("convolution"));
   if (library == kFftLibrary) return read_fft(launch.at("transform"));
+  if (library == kFactorLibrary && launch.contains("spectrum")) return read_spectrum(launch.at("spectrum"));
   if (library == kFactorLibrary) return read_factor(launch.at("factor"));
   if (library == kSolveLibrary) return read_solve(launch.at("solve"));
   return invalid("'{}' is no library that launches can name", library);

@@ -3,45 +3,21 @@
 #include <algorithm>
 #include <array>
 #include <cassert>
-#include <limits>
 #include <mutex>
-#include <optional>
+
+#include "runtime/matrix_work.h"
 
 namespace strata {
 namespace {
 
+using namespace matrix_work;
+
 constexpr std::array<std::string_view, 4> kElements{"f32", "f64", "c64", "c128"};  // by MatrixElement::number()
 constexpr std::array<std::string_view, 4> kFactors{"Cholesky", "LU", "QR", "orthogonal"};
 constexpr std::array<std::string_view, 3> kOperations{"none", "transpose", "adjoint"};
-constexpr int64_t kAlignment = 256;
 constexpr int64_t kPointerBytes = 8;
 /// What cuBLAS asks for on GPUs of the Hopper generation.
 constexpr int64_t kBlasWorkspace = int64_t{32} << 20;
-
-int64_t aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
-
-/// Threads share a device's handles, whose stream and memory are set before each call.
-std::mutex handles_in_use;
-
-/// The libraries count in 32 bits, elements of a matrix too.
-bool fits(int64_t rows, int64_t columns, int64_t batch) {
-  constexpr int64_t kMost = std::numeric_limits<int>::max();
-  return rows <= kMost && columns <= kMost && batch <= kMost && rows <= kMost / columns;
-}
-
-template <size_t Count>
-std::optional<size_t> number_of(const std::array<std::string_view, Count>& names, std::string_view name) {
-  for (size_t i = 0; i < names.size(); ++i) {
-    if (names[i] == name) return i;
-  }
-  return std::nullopt;
-}
-
-Result<void> copy(const CudaDriver& driver, CudaPointer to, CudaPointer from, int64_t bytes, CudaStream stream,
-                  std::string_view what) {
-  if (to == from) return {};
-  return driver.check(driver.copy_on_device_later(to, from, static_cast<size_t>(bytes), stream), what);
-}
 
 class PreparedFactor final : public PreparedWork {
  public:
@@ -67,7 +43,7 @@ class PreparedFactor final : public PreparedWork {
 
   Result<void> run(CudaStream stream, const std::vector<CudaPointer>& arguments, CudaPointer workspace) const override {
     assert(arguments.size() == factor_.arguments());
-    const std::scoped_lock lock(handles_in_use);
+    const std::scoped_lock lock(library_.in_use());
     const std::string what = describe(factor_);
     // Of Orthogonal factors are read, and the result comes after them.
     const bool orthogonal = factor_.kind == FactorKind::Orthogonal;
@@ -176,7 +152,7 @@ class PreparedSolve final : public PreparedWork {
   int64_t workspace_bytes() const override { return pointer_bytes() + kBlasWorkspace; }
 
   Result<void> run(CudaStream stream, const std::vector<CudaPointer>& arguments, CudaPointer workspace) const override {
-    const std::scoped_lock lock(handles_in_use);
+    const std::scoped_lock lock(library_.in_use());
     assert(arguments.size() == MatrixSolve::arguments());
     const std::string what = describe(solve_);
     const CudaPointer a = arguments[0], x = arguments[2];
@@ -277,11 +253,18 @@ Result<std::unique_ptr<SolverLibrary>> SolverLibrary::open(const CudaDriver& dri
   STRATA_TRY(const Cublas blas, open_cublas());
   std::unique_ptr<SolverLibrary> made(new SolverLibrary(driver, solver, blas));
   STRATA_CHECK(solver.check(solver.create(&made->solver_handle_), "opening cuSOLVER"));
+  Cusolver::Settings& settings = made->settings_;
+  STRATA_CHECK(solver.check(solver.create_parameters(&settings.general), "opening cuSOLVER"));
+  STRATA_CHECK(solver.check(solver.create_rotations(&settings.eigen), "opening cuSOLVER"));
+  STRATA_CHECK(solver.check(solver.create_singular(&settings.singular), "opening cuSOLVER"));
   STRATA_CHECK(blas.check(blas.create(&made->blas_handle_), "opening cuBLAS"));
   return made;
 }
 
 SolverLibrary::~SolverLibrary() {
+  if (settings_.general != nullptr) solver_.destroy_parameters(settings_.general);
+  if (settings_.eigen != nullptr) solver_.destroy_rotations(settings_.eigen);
+  if (settings_.singular != nullptr) solver_.destroy_singular(settings_.singular);
   if (solver_handle_ != nullptr) solver_.destroy(solver_handle_);
   if (blas_handle_ != nullptr) blas_.destroy(blas_handle_);
 }

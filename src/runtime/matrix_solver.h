@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -103,11 +104,15 @@ class SolverLibrary {
   const Cusolver& solver() const { return solver_; }
   const Cublas& blas() const { return blas_; }
   Cusolver::Handle solver_handle() const { return solver_handle_; }
+  /// As the library has them at first: rotations to the type's precision, values in order.
+  const Cusolver::Settings& settings() const { return settings_; }
   Cublas::Handle blas_handle() const { return blas_handle_; }
   /// What follows goes to the stream, with this memory for cuBLAS. Says so only where it is new: a stream that a graph
   /// is made of shall see launches alone.
   Result<void> use(CudaStream stream, CudaPointer work) const;
   Result<const MatrixPointers*> pointers() const;
+  /// Threads share the handles, whose stream and memory are set before each call: held from there to the call.
+  std::mutex& in_use() const { return in_use_; }
 
  private:
   SolverLibrary(const CudaDriver& driver, const Cusolver& solver, const Cublas& blas)
@@ -117,7 +122,9 @@ class SolverLibrary {
   Cusolver solver_;
   Cublas blas_;
   Cusolver::Handle solver_handle_ = nullptr;
+  Cusolver::Settings settings_;
   Cublas::Handle blas_handle_ = nullptr;
+  mutable std::mutex in_use_;
   mutable CudaStream stream_ = nullptr;
   mutable CudaPointer work_ = 0;
   mutable bool used_ = false;

@@ -55,6 +55,20 @@ class FakeGpuTest : public FakeDriverTest {
     device_ = std::move(*device);
   }
 
+  template <class Number>
+  GpuMemory on_device(const std::vector<Number>& values) {
+    auto memory = GpuMemory::allocate(*device_, std::ssize(values) * static_cast<int64_t>(sizeof(Number)));
+    EXPECT_TRUE(memory &&
+                memory->upload({reinterpret_cast<const char*>(values.data()), values.size() * sizeof(Number)}));
+    return *std::move(memory);
+  }
+  template <class Number>
+  static std::vector<Number> from_device(const GpuArray& array) {
+    std::vector<Number> values(static_cast<size_t>(array.bytes()) / sizeof(Number));
+    EXPECT_TRUE(array.download(values.data()));
+    return values;
+  }
+
   std::unique_ptr<GpuDevice> device_;
 };
 

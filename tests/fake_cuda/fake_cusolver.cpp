@@ -1,6 +1,7 @@
 // A cuSOLVER without a GPU, for tests: STRATA_CUSOLVER names this library. It computes on the host, as work on the
 // stream of fake_cuda.
 #include "host_matrices.h"
+#include "host_spectra.h"
 #include "runtime/cusolver.h"
 
 using namespace strata;
@@ -8,7 +9,7 @@ using namespace strata::fake;
 
 namespace {
 
-constexpr int kInvalidValue = 3;
+constexpr int kInvalidValue = 3, kInternalError = 7;
 constexpr int kWork = 64;
 CudaStream stream = nullptr;
 
@@ -34,6 +35,39 @@ void factor(const Matrix& a, int64_t n, bool upper, int* info) {
       for (int64_t k = 0; k < j; ++k) sum -= get(i, k) * std::conj(get(j, k));
       set(i, j, sum / root);
     }
+  }
+}
+
+int put(CudaStream of, std::function<void()> work) { return enqueue(of, 1, std::move(work)); }
+
+/// What a graph cannot hold: as the library, which asks on the host how far its work on the stream has come.
+int wait_for(CudaStream of, std::function<void()> work) {
+  static const auto capturing = driver_function<int (*)(CudaStream, int*)>("cuStreamIsCapturing");
+  int recorded = 0;
+  if (capturing(of, &recorded) != 0 || recorded != 0) return kInternalError;
+  return enqueue(of, 1, std::move(work));
+}
+
+void find_all_eigen(char type, int64_t batch, int64_t n, int triangle, int vectors, CudaPointer a, CudaPointer values,
+                    CudaPointer info) {
+  const CudaPointer bytes = type == 'S' ? 4 : 8, order = static_cast<CudaPointer>(n);
+  for (CudaPointer i = 0; i < static_cast<CudaPointer>(batch); ++i) {
+    find_eigen({type, a + i * order * order * bytes, n}, n, triangle == Cublas::kUpper, vectors == Cusolver::kVectors,
+               {type, values + i * order * bytes, n});
+    numbers(info)[i] = 0;
+  }
+}
+
+void find_all_singular(char type, int64_t batch, int64_t m, int64_t n, int vectors, int thin, CudaPointer a,
+                       CudaPointer values, CudaPointer left, CudaPointer right, CudaPointer info) {
+  const int64_t bytes = type == 'S' ? 4 : 8, k = std::min(m, n), lefts = thin != 0 ? k : m, rights = thin != 0 ? k : n;
+  for (int64_t i = 0; i < batch; ++i) {
+    const auto at = [&](CudaPointer of, int64_t elements) {
+      return of + static_cast<CudaPointer>(i * elements * bytes);
+    };
+    find_singular({type, at(a, m * n), m}, m, n, {type, at(values, k), k}, vectors == Cusolver::kVectors,
+                  {type, at(left, m * lefts), m}, lefts, {type, at(right, n * rights), n}, rights);
+    numbers(info)[i] = 0;
   }
 }
 
@@ -118,5 +152,93 @@ STRATA_FAKE_CUSOLVER(S)
 STRATA_FAKE_CUSOLVER(D)
 STRATA_FAKE_CUSOLVER(C)
 STRATA_FAKE_CUSOLVER(Z)
+
+int cusolverDnCreateParams(Cusolver::ParametersTag** made) {
+  *made = reinterpret_cast<Cusolver::ParametersTag*>(&stream);
+  return 0;
+}
+int cusolverDnDestroyParams(Cusolver::ParametersTag*) { return 0; }
+int cusolverDnCreateSyevjInfo(Cusolver::RotationsTag** made) {
+  *made = reinterpret_cast<Cusolver::RotationsTag*>(&stream);
+  return 0;
+}
+int cusolverDnDestroySyevjInfo(Cusolver::RotationsTag*) { return 0; }
+int cusolverDnCreateGesvdjInfo(Cusolver::SingularTag** made) {
+  *made = reinterpret_cast<Cusolver::SingularTag*>(&stream);
+  return 0;
+}
+int cusolverDnDestroyGesvdjInfo(Cusolver::SingularTag*) { return 0; }
+
+int cusolverDnXsyevBatched_bufferSize(Cusolver::Handle, Cusolver::ParametersTag* settings, int, int, int64_t n,
+                                      int type, CudaPointer, int64_t leading, int values_type, CudaPointer, int compute,
+                                      size_t* device, size_t* host, int64_t batch) {
+  const char* of_each = std::getenv("STRATA_FAKE_CUSOLVER_WORKSPACE");
+  *device = of_each == nullptr ? kWork : std::strtoull(of_each, nullptr, 10) * static_cast<size_t>(batch);
+  *host = kWork;
+  return settings == nullptr || leading < n || type != values_type || type != compute ? kInvalidValue : 0;
+}
+int cusolverDnXsyevBatched(Cusolver::Handle, Cusolver::ParametersTag* settings, int vectors, int triangle, int64_t n,
+                           int type, CudaPointer a, int64_t leading, int values_type, CudaPointer values, int compute,
+                           CudaPointer work, size_t device, void* on_host, size_t host, CudaPointer info,
+                           int64_t batch) {
+  if (settings == nullptr || work == 0 || on_host == nullptr || device < kWork || host != kWork) return kInvalidValue;
+  if (leading != n || n <= 32 || type != values_type || type != compute) return kInvalidValue;
+  return (n > 512 ? &wait_for : &put)(stream, [=] {
+    find_all_eigen(type == Cusolver::kF32 ? 'S' : 'D', batch, n, triangle, vectors, a, values, info);
+  });
+}
+
+int cusolverDnXgesvdp_bufferSize(Cusolver::Handle, Cusolver::ParametersTag* settings, int, int, int64_t rows,
+                                 int64_t columns, int type, CudaPointer, int64_t leading, int, CudaPointer, int,
+                                 CudaPointer, int64_t left_leading, int, CudaPointer, int64_t right_leading,
+                                 int compute, size_t* device, size_t* host) {
+  *device = kWork;
+  *host = kWork;
+  const bool fits = leading >= rows && left_leading >= rows && right_leading >= columns && rows >= columns;
+  return settings == nullptr || !fits || type != compute ? kInvalidValue : 0;
+}
+int cusolverDnXgesvdp(Cusolver::Handle, Cusolver::ParametersTag* settings, int vectors, int thin, int64_t rows,
+                      int64_t columns, int type, CudaPointer a, int64_t leading, int values_type, CudaPointer values,
+                      int left_type, CudaPointer left, int64_t left_leading, int right_type, CudaPointer right,
+                      int64_t right_leading, int compute, CudaPointer work, size_t device, void* on_host, size_t host,
+                      CudaPointer info, double* changed) {
+  if (settings == nullptr || left == 0 || right == 0 || work == 0 || on_host == nullptr) return kInvalidValue;
+  if (device != kWork || host != kWork || rows < columns || changed == nullptr) return kInvalidValue;
+  if (leading != rows || left_leading != rows || right_leading != columns) return kInvalidValue;
+  if (type != compute || type != values_type || type != left_type || type != right_type) return kInvalidValue;
+  const char letter = type == Cusolver::kF32 ? 'S' : 'D';
+  return wait_for(stream,
+                  [=] { find_all_singular(letter, 1, rows, columns, vectors, thin, a, values, left, right, info); });
+}
+
+#define STRATA_FAKE_CUSOLVER_SPECTRA(T)                                                                                \
+  int cusolverDn##T##syevjBatched_bufferSize(Cusolver::Handle, int, int, int n, CudaPointer, int leading, CudaPointer, \
+                                             int* elements, Cusolver::RotationsTag* settings, int) {                   \
+    *elements = kWork;                                                                                                 \
+    return settings == nullptr || leading < n ? kInvalidValue : 0;                                                     \
+  }                                                                                                                    \
+  int cusolverDn##T##syevjBatched(Cusolver::Handle, int vectors, int triangle, int n, CudaPointer a, int leading,      \
+                                  CudaPointer values, CudaPointer work, int elements, CudaPointer info,                \
+                                  Cusolver::RotationsTag* settings, int batch) {                                       \
+    if (settings == nullptr || work == 0 || elements != kWork || leading != n) return kInvalidValue;                   \
+    return put(stream, [=] { find_all_eigen(#T[0], batch, n, triangle, vectors, a, values, info); });                  \
+  }                                                                                                                    \
+  int cusolverDn##T##gesvdjBatched_bufferSize(Cusolver::Handle, int, int rows, int columns, CudaPointer, int leading,  \
+                                              CudaPointer, CudaPointer, int, CudaPointer, int, int* elements,          \
+                                              Cusolver::SingularTag* settings, int) {                                  \
+    *elements = kWork;                                                                                                 \
+    return settings == nullptr || leading < rows || rows > 32 || columns > 32 ? kInvalidValue : 0;                     \
+  }                                                                                                                    \
+  int cusolverDn##T##gesvdjBatched(Cusolver::Handle, int vectors, int rows, int columns, CudaPointer a, int leading,   \
+                                   CudaPointer values, CudaPointer left, int left_leading, CudaPointer right,          \
+                                   int right_leading, CudaPointer work, int elements, CudaPointer info,                \
+                                   Cusolver::SingularTag* settings, int batch) {                                       \
+    if (settings == nullptr || left == 0 || right == 0 || work == 0 || elements != kWork) return kInvalidValue;        \
+    if (leading != rows || left_leading != rows || right_leading != columns) return kInvalidValue;                     \
+    return put(stream,                                                                                                 \
+               [=] { find_all_singular(#T[0], batch, rows, columns, vectors, 0, a, values, left, right, info); });     \
+  }
+STRATA_FAKE_CUSOLVER_SPECTRA(S)
+STRATA_FAKE_CUSOLVER_SPECTRA(D)
 
 }  // extern "C"

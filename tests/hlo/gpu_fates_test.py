@@ -317,10 +317,11 @@ SHOWN = {
         entry("x = f32[64] parameter(0)", 'r = (f32[8], s32[8]) custom-call(x), custom_call_target="TopK"'),
         *(call_of(target) for target in ("Sharding", "LayoutConstraint", "MoveToHost", "MoveToDevice",
                                          "annotate_device_placement"))],
-    ("custom-call", "library"): [potrf(600), getrf(600), geqrf(600), orgqr(600)],
+    ("custom-call", "library"): [potrf(600), getrf(600), geqrf(600), orgqr(600), syevd(20, "f32"), syevd(200, "f32"),
+                                 gesvdj(20, "f32"), gesvdj(200, "f32")],
     ("custom-call", "rewritten"): [
-        *((call(200), "--no-libraries") for call in (potrf, getrf, geqrf, orgqr)), potrf(8), getrf(8), syevd(8, "f32"),
-        gesvdj(8, "f32"),
+        *((call(200), "--no-libraries") for call in (potrf, getrf, geqrf, orgqr)), potrf(8), getrf(8),
+        *((call(8, "f32"), "--no-libraries") for call in (syevd, gesvdj)),
         entry("x = f32[4,4] parameter(0)", "b = f32[4,2] parameter(1)", 'r = f32[4,2] custom-call(x, b), '
               'custom_call_target="lapack_strsm_ffi", backend_config={diag = 85 : ui8, side = 76 : ui8, '
               "trans_x = 78 : ui8, uplo = 76 : ui8}"),

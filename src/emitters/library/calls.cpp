@@ -383,26 +383,38 @@ class Rewriter {
     const auto called = static_cast<hlo::ComputationId>(result_.module.computations.size()) - 1;
     const auto id = static_cast<InstructionId>(entry_.instructions.size());
     entry_.instructions.push_back({it.name, Opcode::Call, shape, operands, {called}, hlo::NoAttributes{}, it.location});
-    const bool exchanged = it.opcode == Opcode::TriangularSolve ? plan.sides_transposed : plan.transposed;
-    if (shape == it.shape && !exchanged) return id;
-    const auto as_before = [&](InstructionId value, const hlo::Shape& before) {
+    const auto as_before = [&](InstructionId value, bool transposed, const hlo::Shape& before) {
+      if (transposed) value = with_exchanged_dimensions(value);
       if (entry_[value].shape == before) return value;
       return add({it.name + ".as_before", Opcode::Copy, before, {value}, {}, hlo::NoAttributes{}, {}});
     };
-    if (!shape.is_tuple()) return as_before(exchanged ? with_exchanged_dimensions(id) : id, it.shape);
-    std::vector<InstructionId> elements;
-    for (size_t i = 0; i < shape.elements.size(); ++i) {
-      InstructionId element = add({it.name + ".element",
-                                   Opcode::GetTupleElement,
-                                   shape.elements[i],
-                                   {id},
-                                   {},
-                                   hlo::TupleIndexAttributes{static_cast<int64_t>(i)},
-                                   {}});
-      if (exchanged && i == 0) element = with_exchanged_dimensions(element);
-      elements.push_back(as_before(element, it.shape.elements[i]));
+    if (!shape.is_tuple()) return as_before(id, plan.written[0].transposed, it.shape);
+    constexpr InstructionId kUnwritten = -1;
+    std::vector<InstructionId> elements(it.shape.elements.size(), kUnwritten);
+    for (size_t i = 0; i < plan.written.size(); ++i) {
+      const auto [element, transposed] = plan.written[i];
+      const InstructionId value = add({it.name + ".element",
+                                       Opcode::GetTupleElement,
+                                       shape.elements[i],
+                                       {id},
+                                       {},
+                                       hlo::TupleIndexAttributes{static_cast<int64_t>(i)},
+                                       {}});
+      elements[element] = as_before(value, transposed, it.shape.elements[element]);
+    }
+    for (size_t i = 0; i < elements.size(); ++i) {
+      if (elements[i] == kUnwritten) elements[i] = zeros(it.name, it.shape.elements[i]);
     }
     return add({it.name + ".results", Opcode::Tuple, it.shape, elements, {}, hlo::NoAttributes{}, {}});
+  }
+
+  /// Of a result that the library does not write.
+  InstructionId zeros(const std::string& name, const hlo::Shape& shape) {
+    const hlo::Shape scalar = hlo::array_shape(shape.type, {});
+    const InstructionId zero = add(
+        {name + ".zero", Opcode::Constant, scalar, {}, {}, hlo::ConstantAttributes{hlo::Literal(scalar), false}, {}});
+    if (shape.rank() == 0) return zero;
+    return add({name + ".zeros", Opcode::Broadcast, shape, {zero}, {}, hlo::DimensionsAttributes{{}}, {}});
   }
 
   InstructionId add_call(const CallPlan& plan) {

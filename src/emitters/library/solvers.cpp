@@ -64,7 +64,61 @@ std::optional<SolverPlan> plan_factor(const hlo::Shape& matrix, const hlo::Solve
   work.upper = work.kind != FactorKind::Cholesky && factor.lower;
   const bool has_batches = work.kind == FactorKind::Qr || (work.rows == work.columns && reflectors == 0);
   if (work.batch > 1 && has_batches) choose_together(work, target);
-  return SolverPlan{work, work.kind != FactorKind::Cholesky || factor.lower};
+  SolverPlan plan{work, work.kind != FactorKind::Cholesky || factor.lower};
+  for (size_t i = 0; i < work.results(); ++i) plan.written.push_back({i, i == 0 && plan.transposed});
+  return plan;
+}
+
+/// Whether anything reads this result of the call.
+bool is_read(const Computation& computation, const Instruction& call, size_t element) {
+  const auto named = [&](const Instruction& it) { return it.name == call.name; };
+  const auto id = static_cast<InstructionId>(std::ranges::find_if(computation.instructions, named) -
+                                             computation.instructions.begin());
+  if (id == computation.root) return true;
+  return std::ranges::any_of(computation.instructions, [&](const Instruction& it) {
+    if (std::ranges::count(it.operands, id) == 0) return false;
+    return it.opcode != Opcode::GetTupleElement ||
+           it.as<hlo::TupleIndexAttributes>().index == static_cast<int64_t>(element);
+  });
+}
+
+std::optional<SolverPlan> plan_spectrum(const Computation& computation, const Instruction& call,
+                                        const hlo::SolverFactor& factor) {
+  const hlo::Shape& matrix = computation.operand_shape(call, 0);
+  const auto element = element_of(matrix.type);
+  if (!element) return std::nullopt;
+  MatrixSpectrum work;
+  work.element = *element;
+  work.rows = matrix.dims[matrix.dims.size() - 2];
+  work.columns = matrix.dims.back();
+  work.batch = matrix.element_count() / (work.rows * work.columns);
+  SolverPlan plan{work};
+  if (factor.kind == hlo::SolverFactor::Kind::Eigen) {
+    work.upper = !factor.lower;
+    if (is_read(computation, call, 0)) work.vectors = SpectrumVectors::Full;
+    plan.transposed = true;
+    plan.written = {{0, true}, {1, false}, {2, false}};
+  } else {
+    const hlo::SingularForm& form = factor.singular;
+    const bool read = is_read(computation, call, form.left) || is_read(computation, call, form.right);
+    work.kind = SpectrumKind::Singular;
+    if (read && form.vectors != hlo::SingularVectors::None)
+      work.vectors = form.vectors == hlo::SingularVectors::Full ? SpectrumVectors::Full : SpectrumVectors::Thin;
+    // As it lies a matrix is its transpose, whose left vectors are the matrix's right ones. That of the two which has
+    // more rows is taken.
+    plan.transposed = work.rows >= work.columns;
+    plan.written = {{0, plan.transposed}, {1, false}};
+    if (work.has_factors()) {
+      // Vectors are columns, and lie as rows: as those of vᵀ.
+      plan.written.insert(plan.written.end(), {{form.left, true}, {form.right, form.right_transposed}});
+      if (!plan.transposed) std::swap(plan.written[2], plan.written[3]);
+    }
+    plan.written.push_back({4, false});
+    if (!plan.transposed) std::swap(work.rows, work.columns);
+  }
+  if (!is_supported(work)) return std::nullopt;
+  plan.work = work;
+  return plan;
 }
 
 /// A kernel that writes the array in another order.
@@ -93,14 +147,15 @@ std::optional<SolverPlan> plan_solve(const hlo::TriangularSolveAttributes& how, 
   if (!is_supported(work)) return std::nullopt;
   if (work.batch > 1) choose_together(work, target);
   // From the left, of transposed sides: then the matrix is the other way round.
-  if (work.together || !work.right || operation == Transpose::Adjoint) return SolverPlan{work, transposed};
+  const SolverPlan as_asked{work, transposed, false, {{0, false}}};
+  if (work.together || !work.right || operation == Transpose::Adjoint) return as_asked;
   MatrixSolve left = work;
   left.right = false;
   left.operation =
       operation == Transpose::NoTranspose ? MatrixSolve::Operation::Transpose : MatrixSolve::Operation::None;
   const bool pays =
       library_seconds(left, target) + 2 * transpose_seconds(sides, target) < library_seconds(work, target);
-  return pays ? SolverPlan{left, transposed, true} : SolverPlan{work, transposed};
+  return pays ? SolverPlan{left, transposed, true, {{0, true}}} : as_asked;
 }
 
 hlo::Shape row_major(const hlo::Shape& shape) { return hlo::array_shape(shape.type, shape.dims); }
@@ -109,6 +164,9 @@ hlo::Shape row_major(const hlo::Shape& shape) { return hlo::array_shape(shape.ty
 /// reduction.
 class LoopPrice {
  public:
+  /// Rotations' sweeps, which go on until all is done: 5 to 12.
+  static constexpr double kSweeps = 8;
+
   LoopPrice(const hlo::Module& module, const Target& target) : module_(module), target_(target) {}
 
   double seconds(const Computation& computation) const {
@@ -117,7 +175,7 @@ class LoopPrice {
       const Instruction& it = computation.instructions[i];
       if (it.opcode == Opcode::While) {
         const auto counted = hlo::counted_loop(module_, computation, static_cast<InstructionId>(i));
-        sum += static_cast<double>(counted ? counted->count : 1) * seconds(module_[it.called[1]]);
+        sum += (counted ? static_cast<double>(counted->count) : kSweeps) * seconds(module_[it.called[1]]);
       } else if (it.opcode == Opcode::Call) {
         sum += seconds(module_[it.called[0]]);
       } else if (it.opcode == Opcode::Dot) {
@@ -165,7 +223,9 @@ std::optional<SolverPlan> plan_solver(const Computation& computation, const Inst
   if (it.opcode != Opcode::CustomCall) return std::nullopt;
   const auto factor = hlo::solver_factor(computation, it);
   if (!factor) return std::nullopt;
-  const bool orthogonal = factor->kind == hlo::SolverFactor::Kind::Orthogonal;
+  using Kind = hlo::SolverFactor::Kind;
+  if (factor->kind == Kind::Eigen || factor->kind == Kind::Singular) return plan_spectrum(computation, it, *factor);
+  const bool orthogonal = factor->kind == Kind::Orthogonal;
   return plan_factor(matrix, *factor, target, orthogonal ? computation.operand_shape(it, 1).dims.back() : 0);
 }
 
@@ -190,28 +250,31 @@ Computation solver_callee(const Computation& computation, const Instruction& it,
                                         hlo::DimensionsAttributes{hlo::transposed_matrices_order(shape.rank())})
                                   : parameter);
   }
+  const auto row_major_call = [&](const hlo::Shape& shape) {
+    return add(it.name, it.opcode, shape, operands, it.attributes);
+  };
+  const auto as_written = [&](InstructionId value, bool transposed) {
+    const hlo::Shape shape = made[value].shape;
+    return transposed ? add("written", Opcode::Transpose, hlo::with_transposed_matrices(shape), {value},
+                            hlo::DimensionsAttributes{hlo::transposed_matrices_order(shape.rank())})
+                      : value;
+  };
   if (!it.shape.is_tuple()) {
-    made.root = add(it.name, it.opcode, row_major(it.shape), operands, it.attributes);
-    const bool solves = it.opcode == Opcode::TriangularSolve;
-    if (solves ? plan.sides_transposed : plan.transposed)
-      made.root =
-          add(solves ? "solutions" : "factors", Opcode::Transpose, hlo::with_transposed_matrices(row_major(it.shape)),
-              {made.root}, hlo::DimensionsAttributes{hlo::transposed_matrices_order(it.shape.rank())});
+    made.root = as_written(row_major_call(row_major(it.shape)), plan.written[0].transposed);
     return made;
   }
   std::vector<hlo::Shape> shapes;
   for (const hlo::Shape& shape : it.shape.elements) shapes.push_back(row_major(shape));
-  const InstructionId call = add(it.name, it.opcode, hlo::tuple_shape(shapes), operands, it.attributes);
-  made.root = call;
-  if (!plan.transposed) return made;
-  std::vector<InstructionId> elements;
-  for (size_t i = 0; i < shapes.size(); ++i)
-    elements.push_back(add(fmt::format("element{}", i), Opcode::GetTupleElement, shapes[i], {call},
-                           hlo::TupleIndexAttributes{static_cast<int64_t>(i)}));
-  shapes[0] = hlo::with_transposed_matrices(shapes[0]);
-  elements[0] = add("factors", Opcode::Transpose, shapes[0], {elements[0]},
-                    hlo::DimensionsAttributes{hlo::transposed_matrices_order(shapes[0].rank())});
-  made.root = add("results", Opcode::Tuple, hlo::tuple_shape(shapes), elements, hlo::NoAttributes{});
+  const InstructionId call = row_major_call(hlo::tuple_shape(shapes));
+  std::vector<InstructionId> results;
+  for (const auto& [element, transposed] : plan.written) {
+    const InstructionId value = add(fmt::format("element{}", element), Opcode::GetTupleElement, shapes[element], {call},
+                                    hlo::TupleIndexAttributes{static_cast<int64_t>(element)});
+    results.push_back(as_written(value, transposed));
+  }
+  std::vector<hlo::Shape> written;
+  for (const InstructionId result : results) written.push_back(made[result].shape);
+  made.root = add("results", Opcode::Tuple, hlo::tuple_shape(written), results, hlo::NoAttributes{});
   return made;
 }
 
@@ -245,14 +308,21 @@ double solver_microseconds(const Computation& computation, const Instruction& it
   if (plan.sides_transposed) seconds += 2 * transpose_seconds(computation.operand_shape(it, 1), target);
   // The operand is copied or transposed to where the result is to be. LU's factors have to be transposed, too, where
   // something other than a solve reads them; of a cholesky it is seen whether there is a factor.
-  const bool factors = std::holds_alternative<MatrixFactor>(plan.work);
-  return 1e6 * (seconds + kernel + (factors ? kernel : 0));
+  const bool solves = std::holds_alternative<MatrixSolve>(plan.work);
+  const bool spectrum = std::holds_alternative<MatrixSpectrum>(plan.work);
+  const auto transposed = std::ranges::count_if(plan.written, [](const auto& written) { return written.transposed; });
+  const auto after = static_cast<double>(solves ? 0 : spectrum ? transposed : 1);
+  return 1e6 * (seconds + (1 + after) * kernel);
 }
 
 hlo::IsOfLibrary solver_choice(Solvers solvers, LibraryUse use, const Target& target) {
   if (use == LibraryUse::Never || solvers == Solvers::None) return {};
   // Opened where something is worth it: they are large.
-  const auto found = std::make_shared<std::optional<bool>>();
+  struct Opened {
+    std::optional<Cusolver> solver;
+    bool both = false;
+  };
+  const auto found = std::make_shared<std::optional<Opened>>();
   return [=](const Computation& computation, const Instruction& it) {
     const auto plan = plan_solver(computation, it, target);
     if (!plan) return false;
@@ -260,8 +330,13 @@ hlo::IsOfLibrary solver_choice(Solvers solvers, LibraryUse use, const Target& ta
         solver_microseconds(computation, it, *plan, target) >= loops_microseconds(computation, it, target))
       return false;
     if (solvers == Solvers::Assumed) return true;
-    if (!*found) *found = open_cusolver().has_value() && open_cublas().has_value();
-    return **found;
+    if (!*found) {
+      Opened& opened = found->emplace();
+      if (const auto solver = open_cusolver()) opened.solver = *solver;
+      opened.both = opened.solver && open_cublas().has_value();
+    }
+    const auto* spectrum = std::get_if<MatrixSpectrum>(&plan->work);
+    return (*found)->both && (spectrum == nullptr || is_there(*(*found)->solver, *spectrum));
   };
 }
 

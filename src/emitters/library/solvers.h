@@ -1,4 +1,5 @@
-// Factors of matrices and solves of triangular systems of HLO as cuSOLVER and cuBLAS take them.
+// Factors of matrices, eigenvalues, singular values and solves of triangular systems of HLO as cuSOLVER and cuBLAS take
+// them.
 #pragma once
 
 #include <functional>
@@ -14,9 +15,16 @@ namespace strata::emitters {
 /// transposed: always where the library has no other way (LU, QR), and where its other way takes twice the time (lower
 /// factors of Cholesky, which would be upper ones; large solves, which would be from the right).
 struct SolverPlan {
+  /// What the library writes, in its order.
+  struct Written {
+    size_t element = 0;       ///< which result of the instruction it is; those that are none of these are 0
+    bool transposed = false;  ///< matrix by matrix
+  };
+
   LibraryWork work;
-  bool transposed = false;        ///< the call gets its first operand transposed; factors come transposed, too
-  bool sides_transposed = false;  ///< of a solve: right-hand sides and solutions
+  bool transposed = false;        ///< the call gets its first operand transposed
+  bool sides_transposed = false;  ///< and its second: right-hand sides of a solve
+  std::vector<Written> written{};
 };
 
 /// Of a cholesky, a triangular-solve, or a call that solver_factor knows, with elements of a type that the libraries

@@ -185,6 +185,110 @@ TEST_F(SolversTest, RandomReflectorsAgreeWithTheInterpreter) {
   EXPECT_GE(together_, 8);
 }
 
+/// a · diag(w), of a: [batch…, rows, n], w: [batch…, n], as instructions of these names; the last one is `scaled`.
+std::string scaled_columns(const std::string& type, const std::vector<int64_t>& batch, int64_t rows, int64_t n) {
+  std::vector<int64_t> kept(batch.size() + 1);
+  std::iota(kept.begin(), kept.end(), 0);
+  kept.back() = std::ssize(batch) + 1;
+  return fmt::format("  wide = {0}{1} broadcast(w), dimensions={2}\n  scaled = {0}{1} multiply(u, wide)\n", type,
+                     dims(with(batch, {rows, n})), list(kept));
+}
+
+/// `name` = left · right, matrix by matrix; of right transposed where `adjoint`.
+std::string product(const std::string& name, const std::string& type, const std::vector<int64_t>& batch,
+                    const std::string& left, const std::string& right, int64_t rows, int64_t columns, bool adjoint) {
+  std::vector<int64_t> numbers(batch.size());
+  std::iota(numbers.begin(), numbers.end(), 0);
+  const size_t last = batch.size() + 1;
+  return fmt::format(
+      "  {} = {}{} dot({}, {}), lhs_batch_dims={}, rhs_batch_dims={}, lhs_contracting_dims={{{}}}, "
+      "rhs_contracting_dims={{{}}}, operand_precision={{highest,highest}}\n",
+      name, type, dims(with(batch, {rows, columns})), left, right, list(numbers), list(numbers), last,
+      adjoint ? last : last - 1);
+}
+
+// Vectors' signs, and which of equal values have, are the library's own: what they give back is compared.
+TEST_F(SolversTest, RandomEigenpairsAgreeWithTheInterpreter) {
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    Random random(seed);
+    auto [type, batch, n] = random_sizes(random);
+    if (random.below(6) == 0) n = 34;
+    type = one_of<std::string>(random, {"f32", "f64"});
+    const std::string matrix = type + dims(with(batch, {n, n})), values = type + dims(with(batch, {n}));
+    const bool vectors = random.below(4) > 0, lower = random.below(2) == 0;
+    std::string text = fmt::format(
+        "HloModule m\nENTRY e {{{}\n  c = ({}, {}, s32{}) custom-call(a), custom_call_target=\"cusolver_syevd_ffi\", "
+        "backend_config={{lower = {}}}\n  w = {} get-tuple-element(c), index=1\n  o = s32{} get-tuple-element(c), "
+        "index=2\n",
+        dominant(type, batch, n, n), matrix, values, dims(batch), lower, values, dims(batch));
+    if (vectors) {
+      text += fmt::format("  u = {} get-tuple-element(c), index=0\n", matrix) + scaled_columns(type, batch, n, n);
+      text += product("again", type, batch, "scaled", "u", n, n, true);
+      text += product("unit", type, batch, "u", "u", n, n, true);
+      text +=
+          fmt::format("  ROOT r = ({0}, {1}, {0}, s32{2}) tuple(again, w, unit, o)\n}}\n", matrix, values, dims(batch));
+    } else {
+      text += fmt::format("  ROOT r = ({}, s32{}) tuple(w, o)\n}}\n", values, dims(batch));
+    }
+    expect_checked(text, seed);
+    EXPECT_THAT(explained_, HasSubstr(vectors ? "cuSOLVER         eigenpairs" : "cuSOLVER         eigenvalues"))
+        << text;
+    EXPECT_THAT(explained_, HasSubstr(lower ? ", lower" : ", upper")) << text;
+  }
+}
+
+TEST_F(SolversTest, RandomSingularVectorsAgreeWithTheInterpreter) {
+  int thin = 0, full = 0;
+  for (uint64_t seed = 1; seed <= 120; ++seed) {
+    Random random(seed);
+    auto [type, batch, rows] = random_sizes(random);
+    type = one_of<std::string>(random, {"f32", "f64"});
+    if (random.below(6) == 0) rows = 35;
+    const int64_t columns = random.below(2) == 0 ? rows : one_of<int64_t>(random, {1, 3, 6, 34}),
+                  k = std::min(rows, columns);
+    const bool all = random.below(2) == 0, vectors = random.below(4) > 0, of_gesvd = random.below(2) == 0;
+    const bool swapped = of_gesvd && random.below(2) == 0;
+    const int64_t left = all ? rows : k, right = all ? columns : k;
+    const std::string matrix = type + dims(with(batch, {rows, columns})), values = type + dims(with(batch, {k}));
+    const std::string u = type + dims(with(batch, {rows, left}));
+    const std::string v = type + dims(of_gesvd ? with(batch, {right, columns}) : with(batch, {columns, right}));
+    std::string text = fmt::format(
+        "HloModule m\nENTRY e {{\n  p = {0} parameter(0)\n  c = ({0}, {1}, {2}, {3}, s32{4}) custom-call(p), "
+        "custom_call_target=\"cusolver_{5}_ffi\", backend_config={{compute_uv = {6}, full_matrices = {7}{8}}}\n"
+        "  w = {1} get-tuple-element(c), index=1\n  o = s32{4} get-tuple-element(c), index=4\n",
+        matrix, values, swapped ? v : u, swapped ? u : v, dims(batch), of_gesvd ? "gesvd" : "gesvdj", vectors, all,
+        of_gesvd ? fmt::format(", transposed = {}", swapped) : "");
+    if (vectors) {
+      text += fmt::format("  us = {} get-tuple-element(c), index={}\n  vs = {} get-tuple-element(c), index={}\n", u,
+                          swapped ? 3 : 2, v, swapped ? 2 : 3);
+      const auto slice = [&](const std::string& name, const std::string& of, int64_t a, int64_t b) {
+        std::string ranges;
+        for (const int64_t size : with(batch, {a, b}))
+          ranges += fmt::format("{}[0:{}]", ranges.empty() ? "" : ", ", size);
+        return fmt::format("  {} = {}{} slice({}), slice={{{}}}\n", name, type, dims(with(batch, {a, b})), of, ranges);
+      };
+      text += slice("u", "us", rows, k) + slice("v", "vs", of_gesvd ? k : columns, of_gesvd ? columns : k);
+      text += scaled_columns(type, batch, rows, k);
+      text += product("again", type, batch, "scaled", "v", rows, columns, !of_gesvd);
+      text += product("unit", type, batch, "us", "us", rows, rows, true);
+      const bool whole = left == rows;  // else the product is none of the identity
+      text += fmt::format("  ROOT r = ({}, {}, s32{}{}) tuple(again, w, o{})\n}}\n", matrix, values, dims(batch),
+                          whole ? ", " + type + dims(with(batch, {rows, rows})) : "", whole ? ", unit" : "");
+    } else {
+      text += fmt::format("  ROOT r = ({}, s32{}) tuple(w, o)\n}}\n", values, dims(batch));
+    }
+    expect_checked(text, seed);
+    EXPECT_THAT(explained_,
+                HasSubstr(vectors ? "cuSOLVER         singular vectors" : "cuSOLVER         singular values"))
+        << text;
+    const bool has_full = explained_.find(", full") != std::string::npos;
+    full += has_full ? 1 : 0;
+    thin += vectors && !has_full ? 1 : 0;
+  }
+  EXPECT_GE(thin, 20);
+  EXPECT_GE(full, 20);
+}
+
 // As JAX writes jnp.linalg.solve for CUDA, and the others.
 TEST_F(SolversTest, ModulesOfJaxAgreeWithTheInterpreter) {
   int modules = 0;
@@ -241,6 +345,41 @@ TEST_F(SolversTest, PricesDecide) {
   EXPECT_FALSE(is_a_librarys(3001, 5));  // its columns are written out, in one kernel
   EXPECT_FALSE(solver_choice(Solvers::None, LibraryUse::WhereFaster, default_target()));  // as for a CPU
   EXPECT_FALSE(solver_choice(Solvers::Assumed, LibraryUse::Never, default_target()));
+}
+
+/// The same of singular vectors.
+bool are_a_librarys(int64_t batch, int64_t rows, int64_t columns) {
+  const std::string a = fmt::format("f32[{},{},{}]", batch, rows, columns);
+  const int64_t k = std::min(rows, columns);
+  const hlo::ModulePtr module =
+      parsed(fmt::format("ENTRY e {{\n  a = {0} parameter(0)\n  ROOT r = ({0}, f32[{1},{2}], f32[{1},{3},{2}], "
+                         "f32[{1},{4},{2}], s32[{1}]) custom-call(a), custom_call_target=\"cusolver_gesvdj_ffi\", "
+                         "backend_config={{compute_uv = true, full_matrices = false}}\n}}\n",
+                         a, batch, k, rows, columns));
+  const auto choice = solver_choice(Solvers::Assumed, LibraryUse::WhereFaster, default_target());
+  const hlo::Computation& entry = module->entry_computation();
+  return choice(entry, entry.root_instruction());
+}
+
+TEST_F(SolversTest, PricesOfSingularVectorsDecide) {
+  EXPECT_TRUE(are_a_librarys(1000, 20, 20));
+  EXPECT_TRUE(are_a_librarys(1, 256, 256));
+  EXPECT_TRUE(are_a_librarys(1, 100, 300));
+  EXPECT_FALSE(are_a_librarys(100, 64, 64));  // a call for each, where loops go over all at once
+}
+
+constexpr const char* kEigenvalues = R"(ENTRY e {
+  a = f32[40,40] parameter(0)
+  c = (f32[40,40], f32[40], s32[]) custom-call(a), custom_call_target="cusolver_syevd_ffi",
+    backend_config={lower = true}
+  ROOT w = f32[40] get-tuple-element(c), index=1
+})";
+
+TEST_F(SolversTest, VectorsThatNothingReadsAreNotComputed) {
+  EXPECT_EQ(explained_work(kEigenvalues), "kernel; eigenvalues f32 1 of 40×40, lower; ");
+  std::string both = kEigenvalues;
+  both.replace(both.find("index=1"), 7, "index=0").replace(both.find("ROOT w = f32[40] "), 17, "ROOT w = f32[40,40] ");
+  EXPECT_EQ(explained_work(both), "kernel; eigenpairs f32 1 of 40×40, lower; kernel; ");
 }
 
 /// A solve reads transposed factors as they are.

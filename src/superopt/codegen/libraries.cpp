@@ -433,6 +433,7 @@ double library_seconds(const LibraryWork& work, const Target& target) {
   if (const auto* product = std::get_if<MatrixProduct>(&work)) return product_seconds(*product, target);
   if (const auto* factor = std::get_if<MatrixFactor>(&work)) return factor_seconds(*factor, target);
   if (const auto* solve = std::get_if<MatrixSolve>(&work)) return solve_seconds(*solve, target);
+  if (const auto* spectrum = std::get_if<MatrixSpectrum>(&work)) return spectrum_seconds(*spectrum, target);
   return convolution_seconds(std::get<Convolution>(work), target);
 }
 

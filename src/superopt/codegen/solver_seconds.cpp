@@ -8,6 +8,15 @@ namespace {
 /// The share of the scalar units' rate that large matrices get, and that each of many small ones gets.
 constexpr double kLargeShare = 0.5;
 constexpr double kSmallShare = 0.05;
+/// Operations of a matrix of n rows, over n³: a reduction to a tridiagonal matrix with its vectors, and sweeps of
+/// rotations from both sides and from one.
+constexpr double kReduction = 9, kRotations = 30, kSingularRotations = 90;
+/// A row of eigenpairs in one call, however many matrices: 7.2 to 10.1 µs of one of 64 to 1024 rows, 6.2 of 100 of 64,
+/// 5.3 of 16 of 128, 22 of 4 of 512; of up to 32 rows 3.4 to 4.6. A column of singular vectors of one matrix: 34, 30,
+/// 19, 22 and 26 µs of 64 to 1024 columns; of a batch of up to 32 in one call 6.1. f32, H200, 2026-11-29.
+constexpr double kEigenColumn = 8e-6, kSmallEigenColumn = 3.2e-6;
+constexpr double kSingularColumn = 25e-6, kSmallSingularColumn = 6e-6;
+
 /// Complex numbers take four products in place of one.
 double work_of(MatrixElement element) { return element.complex ? 4 : 1; }
 /// Scalar units of f64 are half as many.
@@ -54,6 +63,17 @@ double solve_seconds(const MatrixSolve& solve, const Target& target) {
   const double row = solve.right ? target.rates.right_solve_row : target.rates.solve_row;
   return seconds_of(solve.together, solve.batch, solve.order, row, target.rates.small_solve_row,
                     work_of(solve.element) * order * order * sides, rate_of(solve.element, target), target);
+}
+
+double spectrum_seconds(const MatrixSpectrum& spectrum, const Target& target) {
+  const auto m = static_cast<double>(spectrum.rows), n = static_cast<double>(spectrum.columns);
+  const auto batch = static_cast<double>(spectrum.batch);
+  const bool eigen = spectrum.kind == SpectrumKind::Eigen, small = spectrum.is_small();
+  const double column =
+      eigen ? (small ? kSmallEigenColumn : kEigenColumn) : (small ? kSmallSingularColumn : kSingularColumn);
+  const double operations = m * n * (small ? m : n) * (!small ? kReduction : eigen ? kRotations : kSingularRotations);
+  const double all = batch * operations / (kSmallShare * rate_of(spectrum.element, target));
+  return (spectrum.one_by_one() ? batch : 1) * (target.rates.solver_start + n * column) + all;
 }
 
 }  // namespace strata
