@@ -7,7 +7,9 @@
 
 #include "emitters/fusion/array_uses.h"
 #include "emitters/fusion/instruction_roles.h"
+#include "emitters/fusion/kept_rows.h"
 #include "emitters/fusion/part_builder.h"
+#include "hlo/indexing/serial_terms.h"
 #include "hlo/scan_window.h"
 #include "hlo/source_of.h"
 
@@ -214,6 +216,8 @@ const PricedKernel* GroupKernels::kernel_of(const Group& group, const std::vecto
   if (!may_reduce_together(group)) return nullptr;
   mark(group);
   together_ = {};
+  reduces_by_rows_ = reduces(group) && keeps_rows(computation_, group);
+  if (!reduces_by_rows_) together_.is_serial = sums_long_chains(group);
   kernel_.clear();
   next_.clear();
   bool known = true;
@@ -231,6 +235,16 @@ const PricedKernel* GroupKernels::kernel_of(const Group& group, const std::vecto
     together_.blocks = std::ceil(together_.threads / kThreadsOfBlock);
   }
   return &kernel_;
+}
+
+bool GroupKernels::reduces(const Group& group) const {
+  return std::ranges::any_of(group, [&](InstructionId id) { return computation_[id].opcode == Opcode::Reduce; });
+}
+
+bool GroupKernels::sums_long_chains(const Group& group) const {
+  if (!reduces(group)) return false;
+  const std::vector<InstructionId> instructions(group.begin(), group.end());
+  return indexing::longest_serial_terms(computation_, instructions).combined > indexing::kFewTerms;
 }
 
 bool GroupKernels::may_reduce_together(const Group& group) const {
@@ -277,7 +291,7 @@ InstructionId GroupKernels::place_inside(InstructionId id) {
     if (operands.back() < 0) return -1;
   }
   const int32_t alike = alike_[static_cast<size_t>(id)];
-  if (computation_[id].opcode == Opcode::Reduce) {
+  if (computation_[id].opcode == Opcode::Reduce && reduces_by_rows_) {
     together_.instructions.push_back(add(priced(id), operands));
     return together_.instructions.back();
   }

@@ -32,8 +32,9 @@ class GroupKernels {
 
   /// The kernel of a group. Nothing where its time needs the part itself: where threads compute something together
   /// (ComputedOnce), where values are tuples, and where the interpreter runs it. Valid until the next call. Short
-  /// reductions of one shape are taken to be computed in one pass over rows where a group is large: a plan of hundreds
-  /// of instructions for each step of its growth would take long, and differs little.
+  /// reductions of one shape are taken to be computed in one pass over rows where a group is large and reads them in
+  /// their rows alone: a plan of hundreds of instructions for each step of its growth would take long, and differs
+  /// little. Where it reads them in other rows, each is computed again wherever it is read, as the loop emitter does.
   const PricedKernel* kernel_of(const Group& group, const std::vector<ArrayValue>& outputs);
   /// What threads of the last kernel compute together.
   const ComputedOnce& together() const { return together_; }
@@ -47,6 +48,8 @@ class GroupKernels {
   const PricedInstruction& priced(hlo::InstructionId id);
   const PricedInstruction& priced_parameter(hlo::InstructionId id);
   bool may_reduce_together(const Group& group) const;
+  bool reduces(const Group& group) const;
+  bool sums_long_chains(const Group& group) const;
   bool needs_reduction(hlo::InstructionId id);
   void mark(const Group& group);
   void forget();
@@ -82,6 +85,7 @@ class GroupKernels {
   std::vector<hlo::InstructionId> first_;  ///< place of the first of those that are alike, else -1
   std::vector<hlo::InstructionId> next_;   ///< by place: of the next one of them
   std::vector<int32_t> numbers_;
+  bool reduces_by_rows_ = false;  ///< of the last kernel: threads that have a row in hand compute its reductions
   ComputedOnce together_{};
   PricedKernel kernel_;
 };

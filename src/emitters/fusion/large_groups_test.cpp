@@ -1,6 +1,9 @@
 #include <gtest/gtest.h>
 
+#include "emitters/flatten_module.h"
+#include "emitters/fusion/cut_entry.h"
 #include "emitters/fusion/pass.h"
+#include "emitters/library/calls.h"
 #include "emitters/program.h"
 #include "hlo/compare.h"
 #include "hlo/evaluate.h"
@@ -72,6 +75,48 @@ std::string butterflies(int levels) {
   return text + fmt::format("  ROOT r = f32[1000,{}] negate(x{})\n}}\n", 1 << levels, levels);
 }
 
+/// A state that goes through chunks of a delta rule: each is multiplied by an inverse, which is made by squaring.
+std::string delta_rule(int chunks, int size) {
+  const std::string all = fmt::format("bf16[3,{},{}]", size * chunks, size), dims = fmt::format("[3,{0},{0}]", size);
+  std::string text = fmt::format("ENTRY e {{\n  k = {0} parameter(0)\n  v = {0} parameter(1)\n", all);
+  text += fmt::format("  zero = bf16[] constant(0)\n  s0 = bf16{0} broadcast(zero), dimensions={{}}\n", dims);
+  text += fmt::format("  i = s32{0} iota(), iota_dimension=1\n  j = s32{0} iota(), iota_dimension=2\n", dims);
+  text +=
+      fmt::format("  below = pred{0} compare(j, i), direction=LT\n  on = pred{0} compare(j, i), direction=EQ\n", dims);
+  text += fmt::format("  one = bf16{} convert(on)\n", dims);
+  const auto add = [&](const std::string& name, int chunk, const std::string& what) {
+    text += fmt::format("  {}{} = bf16{} {}\n", name, chunk, dims, what);
+  };
+  const auto dot = [&](const std::string& name, int chunk, const std::string& a, const std::string& b) {
+    add(name, chunk,
+        fmt::format("dot({}, {}), lhs_batch_dims={{0}}, rhs_batch_dims={{0}}, lhs_contracting_dims={{2}}, "
+                    "rhs_contracting_dims={{1}}",
+                    a, b));
+  };
+  for (int c = 0; c < chunks; ++c) {
+    const auto of = [&](const char* name) { return name + std::to_string(c); };
+    const std::string part = fmt::format("slice={{[0:3], [{}:{}], [0:{}]}}", c * size, (c + 1) * size, size);
+    add("x", c, fmt::format("slice(k), {}", part));
+    add("y", c, fmt::format("slice(v), {}", part));
+    add("xt", c, fmt::format("transpose({}), dimensions={{0,2,1}}", of("x")));
+    dot("xx", c, of("x"), of("xt"));
+    add("a", c, fmt::format("select(below, {}, s0)", of("xx")));
+    add("b", c, fmt::format("subtract(one, {})", of("a")));
+    dot("p", c, of("a"), of("a"));
+    dot("q", c, of("b"), of("p"));
+    add("d", c, fmt::format("add({}, {})", of("b"), of("q")));
+    dot("pp", c, of("p"), of("p"));
+    dot("dp", c, of("d"), of("pp"));
+    add("f", c, fmt::format("add({}, {})", of("d"), of("dp")));
+    dot("xs", c, of("x"), of("s"));
+    add("w", c, fmt::format("subtract({}, {})", of("y"), of("xs")));
+    dot("fw", c, of("f"), of("w"));
+    dot("u", c, of("xt"), of("fw"));
+    add("s", c + 1, fmt::format("add({}, {})", of("s"), of("u")));
+  }
+  return text + fmt::format("  ROOT out = bf16{} copy(s{})\n}}\n", dims, chunks);
+}
+
 struct Cut {
   size_t kernels = 0;
   size_t instructions = 0;
@@ -120,6 +165,21 @@ TEST(LargeGroups, ButterfliesAreCutBeforeTheyRepeatTheirWork) {
   }
 }
 
+/// A product that reads sums of another one computes each of them again: 13 times as much for each product in a chain.
+TEST(LargeGroups, ChainedProductsAreCutBeforeTheyRepeatTheirWork) {
+  for (const int chunks : {2, 3, 5}) {
+    const auto module = hlo::parse_module("HloModule m\n" + delta_rule(chunks, 13));
+    ASSERT_TRUE(module) << module.error().to_string();
+    const hlo::Module sums = prepare_for_libraries(flatten_module(**module, /*one_kernel=*/false), default_target(),
+                                                   LibraryUse::WhereFaster);
+    double sum = 0;
+    for (const ProgramPart& part : cut_entry(sums, default_target(), Parameters::Kept).parts)
+      sum += kernel_work(part.module, default_target()).operations;
+    const double terms = 8.0 * chunks * 3 * 13 * 13 * 13;
+    EXPECT_LE(sum / terms, 64);
+  }
+}
+
 /// No kernel has more code than caches of instructions hold, whatever an operator takes.
 TEST(LargeGroups, AreCutWhereTheirCodeIsLong) {
   for (const int count : {300, 900}) {
@@ -139,7 +199,7 @@ TEST(LargeGroups, AreCutWhereTheirCodeIsLong) {
 }
 
 TEST(LargeGroups, ComputeTheSame) {
-  for (const std::string& text : {butterflies(7), bilateral(5, 9, 13, 3), bilateral(6, 7, 5, 5)}) {
+  for (const std::string& text : {butterflies(7), bilateral(5, 9, 13, 3), bilateral(6, 7, 5, 5), delta_rule(3, 4)}) {
     const auto module = hlo::parse_module("HloModule m\n" + text);
     ASSERT_TRUE(module) << module.error().to_string();
     const auto arguments = hlo::typical_arguments((*module)->entry_computation(), 1);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <unordered_map>
 
 #include "hlo/scan_window.h"
 #include "hlo/terms.h"
@@ -97,6 +98,32 @@ Dimensions of_terms(const Instruction& it) {
   return dimensions;
 }
 
+/// The chains of an instruction; `of` has those of its operands.
+template <class Of>
+Chains chains_of(const hlo::Computation& computation, const Instruction& it, const Of& of) {
+  Chains its;
+  const bool reduces = it.opcode == Opcode::Reduce || it.opcode == Opcode::ReduceWindow;
+  const int64_t terms = hlo::terms_of(computation, it);
+  const bool combined = is_combined(computation, it);
+  if (terms > 1) take(its, all_of(it.shape), {terms, combined ? terms : 0});
+  for (size_t k = 0; k < it.operands.size(); ++k) {
+    const Chains* operand = of(it.operands[k]);
+    if (operand == nullptr) continue;
+    const bool initial = reduces && k >= it.operands.size() / 2;
+    for (const auto& [dimensions, of_operand] : *operand) {
+      SerialTerms longer = of_operand;
+      const bool in_loop = terms > 1 && !initial && (dimensions & of_terms(it)) != 0;
+      if (in_loop) {
+        longer.all = product(longer.all, terms);
+        longer.combined = combined ? longer.all : product(longer.combined, terms);
+      }
+      // Together they differ along all dimensions of the result.
+      take(its, in_loop ? all_of(it.shape) : passed_on(computation, it, initial ? 0 : dimensions), longer);
+    }
+  }
+  return its;
+}
+
 }  // namespace
 
 std::vector<SerialTerms> serial_terms(const hlo::Computation& computation, const std::vector<InstructionId>& once) {
@@ -104,28 +131,26 @@ std::vector<SerialTerms> serial_terms(const hlo::Computation& computation, const
   std::vector<Chains> chains(result.size());
   for (InstructionId id = 0; id <= computation.root; ++id) {
     if (std::find(once.begin(), once.end(), id) != once.end()) continue;
-    const Instruction& it = computation[id];
-    const bool reduces = it.opcode == Opcode::Reduce || it.opcode == Opcode::ReduceWindow;
-    const int64_t terms = hlo::terms_of(computation, it);
-    Chains& its = chains[static_cast<size_t>(id)];
-    const bool combined = is_combined(computation, it);
-    if (terms > 1) take(its, all_of(it.shape), {terms, combined ? terms : 0});
-    for (size_t k = 0; k < it.operands.size(); ++k) {
-      const bool initial = reduces && k >= it.operands.size() / 2;
-      for (const auto& [dimensions, of_operand] : chains[static_cast<size_t>(it.operands[k])]) {
-        SerialTerms longer = of_operand;
-        const bool in_loop = terms > 1 && !initial && (dimensions & of_terms(it)) != 0;
-        if (in_loop) {
-          longer.all = product(longer.all, terms);
-          longer.combined = combined ? longer.all : product(longer.combined, terms);
-        }
-        // Together they differ along all dimensions of the result.
-        take(its, in_loop ? all_of(it.shape) : passed_on(computation, it, initial ? 0 : dimensions), longer);
-      }
-    }
-    for (const auto& [dimensions, of_chain] : its) take_longer(result[static_cast<size_t>(id)], of_chain);
+    const auto i = static_cast<size_t>(id);
+    chains[i] = chains_of(computation, computation[id],
+                          [&](InstructionId operand) { return &chains[static_cast<size_t>(operand)]; });
+    for (const auto& [dimensions, of_chain] : chains[i]) take_longer(result[i], of_chain);
   }
   return result;
+}
+
+SerialTerms longest_serial_terms(const hlo::Computation& computation, std::span<const InstructionId> instructions) {
+  SerialTerms longest;
+  std::unordered_map<InstructionId, Chains> chains;
+  for (const InstructionId id : instructions) {
+    const Chains its = chains_of(computation, computation[id], [&](InstructionId operand) {
+      const auto known = chains.find(operand);
+      return known == chains.end() ? nullptr : &known->second;
+    });
+    for (const auto& [dimensions, of_chain] : its) take_longer(longest, of_chain);
+    if (!its.empty()) chains.emplace(id, its);
+  }
+  return longest;
 }
 
 }  // namespace strata::indexing

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "hlo/hlo.h"
@@ -19,5 +20,8 @@ struct SerialTerms {
 
 /// By InstructionId, for one element of each instruction up to the root. What is computed `once`, threads read.
 std::vector<SerialTerms> serial_terms(const hlo::Computation& computation, const std::vector<hlo::InstructionId>& once);
+
+/// The longest of all these instructions, in ascending order, where threads read what others compute.
+SerialTerms longest_serial_terms(const hlo::Computation& computation, std::span<const hlo::InstructionId> instructions);
 
 }  // namespace strata::indexing

@@ -43,6 +43,9 @@ TEST(SerialTerms, OfSumsInsideEachOther) {
 )");
   EXPECT_EQ(of_root(*module).all, 61 * 61 * 7);
   EXPECT_EQ(of_root(*module).combined, 61 * 61 * 7);
+  const hlo::InstructionId t = id_of(*module, "t"), u = id_of(*module, "u");
+  EXPECT_EQ(longest_serial_terms(module->entry_computation(), std::vector{t, u, module->entry_computation().root}).all,
+            61 * 7);
   // Threads read what is computed together.
   EXPECT_EQ(of_root(*module, {id_of(*module, "s")}).combined, 61 * 7);
   EXPECT_EQ(of_root(*module, {id_of(*module, "u")}).combined, 7);
