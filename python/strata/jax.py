@@ -14,8 +14,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
-import operator
 import os
 import re
 import threading
@@ -31,7 +29,7 @@ from jax.custom_batching import custom_vmap
 from jax.extend.core.primitives import convert_element_type_p
 
 import strata
-from strata import arrays as arrays_of, xla
+from strata import arrays as arrays_of, jax_arguments, jax_constants, xla
 
 _state = threading.local()
 
@@ -74,10 +72,11 @@ def jit(f: Callable | None = None, *, static_argnums: int | Iterable[int] | None
         return functools.partial(jit, static_argnums=static_argnums, static_argnames=static_argnames,
                                  donate_argnums=donate_argnums, donate_argnames=donate_argnames, target=target,
                                  search_seconds=search_seconds)
-    fixed_places, fixed_names = _chosen_arguments(f, "static", static_argnums, static_argnames)
-    given_places, given_names = _chosen_arguments(f, "donate", donate_argnums, donate_argnames)
+    jax_arguments.check_function(f)
+    fixed_places, fixed_names = jax_arguments.chosen_arguments(f, "static", static_argnums, static_argnames)
+    given_places, given_names = jax_arguments.chosen_arguments(f, "donate", donate_argnums, donate_argnames)
     if both := sorted(map(str, (fixed_places & given_places) | (fixed_names & given_names))):
-        raise ValueError(f"strata.jax.jit: argument {both[-1]} of {_name(f)} is static and donated; a constant has no "
+        raise ValueError(f"strata.jax.jit: argument {both[-1]} of {jax_arguments.name_of(f)} is static and donated; a constant has no "
                          "memory to give away")
     options = {"target": target, "search_seconds": search_seconds}
     programs: dict[Any, _Program] = {}
@@ -88,18 +87,19 @@ def jit(f: Callable | None = None, *, static_argnums: int | Iterable[int] | None
         places = {p % count if p < 0 else p for p in fixed_places if -count <= p < count}
         constants = tuple((i, arguments[i]) for i in sorted(places))
         constant_names = tuple((name, named[name]) for name in sorted(fixed_names & named.keys()))
-        kinds = tuple(_kind(value) for _, value in constants + constant_names)
+        kinds = tuple(jax_arguments.kind_of(value) for _, value in constants + constant_names)
         free = [a for i, a in enumerate(arguments) if i not in places]
         free_names = {name: a for name, a in named.items() if name not in fixed_names}
+        free_places = [i for i in range(count) if i not in places]
         leaves, tree = jax.tree.flatten((free, free_names))
-        for leaf in leaves:
-            _check_leaf(leaf)
+        jax_arguments.check_leaves(f, free_places, free, free_names, leaves)
         for which, value in constants + constant_names:
-            _check_static(f, which, value)
+            jax_arguments.check_static(f, which, value)
         key = (constants, constant_names, kinds, tree, _settings())
         program = programs.get(key)
         if program is None:
-            program = programs[key] = _Program(_flat(f, constants, constant_names, tree), options)
+            names = jax_arguments.leaf_names(f, free_places, free, free_names)
+            program = programs[key] = _Program(jax_arguments.flat(f, constants, constant_names, tree, names), options)
         if not given_places and not given_names:
             return program.tree_call(leaves)
         given = {p % count if p < 0 else p for p in given_places if -count <= p < count}
@@ -110,47 +110,6 @@ def jit(f: Callable | None = None, *, static_argnums: int | Iterable[int] | None
     return call
 
 
-def _name(f: Callable) -> str:
-    return getattr(f, "__name__", type(f).__name__)
-
-
-def _chosen_arguments(f: Callable, kind: str, numbers, names) -> tuple[set[int], set[str]]:
-    """Places and names of static arguments or of donated ones (`kind`: "static", "donate"). As in jax.jit, either gives
-    the other where f has a signature and only one is stated. Raises ValueError for those that f does not have."""
-    both = numbers is not None and names is not None
-    numbers = () if numbers is None else numbers
-    numbers = {operator.index(n) for n in (numbers if isinstance(numbers, Iterable) else (numbers,))}
-    names = {names} if isinstance(names, str) else set(names or ())
-    try:
-        parameters = list(inspect.signature(f).parameters.values())
-    except (TypeError, ValueError):
-        return numbers, names
-    plain = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    beyond = sorted(n for n in numbers if not -len(plain) <= n < len(plain))
-    if beyond and not any(p.kind is p.VAR_POSITIONAL for p in parameters):
-        raise ValueError(f"strata.jax.jit: {kind}_argnums has {beyond[0]}, but {_name(f)} takes {len(plain)} "
-                         f"positional argument{'s' if len(plain) != 1 else ''}")
-    unknown = sorted(names - {p.name for p in parameters})
-    if unknown and not any(p.kind is p.VAR_KEYWORD for p in parameters):
-        raise ValueError(f"strata.jax.jit: {kind}_argnames has {unknown[0]!r}, but {_name(f)} has no argument "
-                         f"{unknown[0]!r}")
-    if both:
-        return numbers, names
-    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
-        by_number = {plain[n] for n in numbers if 0 <= n < len(plain)}
-        return numbers | {plain.index(name) for name in names if name in plain}, names | by_number
-    numbers = {n % len(plain) for n in numbers}
-    return numbers | {plain.index(name) for name in names if name in plain}, names | {plain[n] for n in numbers}
-
-
-def _check_static(f: Callable, which: int | str, value: Any) -> None:
-    try:
-        hash(value)
-    except TypeError as error:
-        raise ValueError(f"strata.jax.jit: static arguments must be hashable, and argument {which} of {_name(f)} is "
-                         f"{type(value).__name__}: {error}") from error
-
-
 #: Options of JAX that change what a function is traced to.
 _SETTINGS = ("jax_enable_x64", "jax_default_matmul_precision", "jax_numpy_dtype_promotion", "jax_numpy_rank_promotion",
              "jax_default_prng_impl", "jax_threefry_partitionable")
@@ -158,31 +117,6 @@ _SETTINGS = ("jax_enable_x64", "jax_default_matmul_precision", "jax_numpy_dtype_
 
 def _settings() -> tuple:
     return tuple(getattr(jax.config, name, None) for name in _SETTINGS)
-
-
-def _kind(value: Any) -> Any:
-    """What tells static arguments apart that are equal: 1, True and 1.0 are different programs."""
-    return (type(value), *map(_kind, value)) if isinstance(value, tuple) else type(value)
-
-
-def _check_leaf(leaf: Any) -> None:
-    if not isinstance(leaf, (int, float, complex, bool)) and not hasattr(leaf, "dtype"):
-        raise TypeError(f"strata.jax.jit: an argument of type {type(leaf).__name__} is neither an array nor static")
-    if hasattr(leaf, "dtype") and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-        raise TypeError("strata.jax.jit: typed random keys are not taken; pass jax.random.key_data(key) and wrap it "
-                        "inside by jax.random.wrap_key_data")
-
-
-def _flat(f: Callable, constants, constant_names, tree) -> Callable:
-    """f as a function of its free leaves."""
-    def flat(*leaves):
-        free, named = jax.tree.unflatten(tree, leaves)
-        arguments = list(free)
-        for place, value in constants:
-            arguments.insert(place, value)
-        return f(*arguments, **named, **dict(constant_names))
-    flat.__name__ = _name(f)
-    return flat
 
 
 def _spec(leaf: Any) -> Any:
@@ -235,8 +169,10 @@ class _Program:
 
     def __init__(self, function: Callable, options: dict[str, Any]):
         self._function, self.options = function, options
-        self.name = _name(function)
+        self.name = jax_arguments.name_of(function)
         self._programs: dict[Any, Any] = {}
+        self._separated: dict[Any, tuple[Any, list[jax.Array]]] = {}
+        self._constants: dict[Any, list[jax.Array]] = {}
         self._modules: dict[Any, Any] = {}
         self._results: dict[Any, Any] = {}
         self._weak: dict[Any, list[bool]] = {}
@@ -310,8 +246,36 @@ class _Program:
     def module(self, specs: tuple, target: str):
         key = (*map(_key, specs), target)
         if key not in self._modules:
-            self._modules[key] = _compile(self.traced(specs), self.name, {**self.options, "target": target})
+            traced, _ = self.separated(specs)
+            self._modules[key] = _compile(traced, self.name, {**self.options, "target": target})
         return self._modules[key]
+
+    def separated(self, specs: tuple) -> tuple[Any, list[jax.Array]]:
+        """The program that modules are compiled of, and the arrays that are its first arguments: the large ones that
+        the function closes over."""
+        key = tuple(map(_key, specs))
+        if key not in self._separated:
+            traced = self.traced(specs)
+            found, arrays = jax_constants.separate(traced), []
+            if found is not None:
+                function, constants = found
+                function.__name__ = self.name
+                with jax.ensure_compile_time_eval():  # of what the caller may write to there are copies
+                    arrays = [one if isinstance(one, jax.Array) else jax.numpy.array(one) for one in constants]
+                traced = jax.jit(function, keep_unused=True).trace([*map(_spec, arrays)], *map(_in_bytes, specs))
+            self._separated[key] = traced, arrays
+        return self._separated[key]
+
+    def _closed_over(self, specs: tuple, target: str, arrays: list[jax.Array]) -> list[jax.Array]:
+        """The module's first arguments, where its others lie."""
+        key = (*map(_key, specs), target)
+        if key not in self._constants:
+            device = next(iter(arrays[0].devices())) if arrays and target == "gpu" else None
+            self._constants[key] = [one if device is None else jax.device_put(one, device)
+                                    for one in self.separated(specs)[1]]
+            if target == "cpu":
+                self._constants[key] = [*map(_on_processor, self._constants[key])]
+        return self._constants[key]
 
     def traced(self, specs: tuple):
         """The program of JAX that modules are compiled of."""
@@ -332,6 +296,7 @@ class _Program:
         if target == "auto":
             target = "gpu" if _platform(arrays) in ("gpu", "cuda") else "cpu"
         module = self.module(specs, target)
+        arrays = [*self._closed_over(specs, target, arrays), *arrays]
         if target == "gpu":
             results = call_through_torch(module, arrays, "cuda")
         else:
@@ -350,11 +315,12 @@ class _Program:
     def _make_traced(self, specs: tuple) -> Callable:
         shapes, _ = self.results(specs)
         taken, compiled = tuple(map(_in_bytes, specs)), _Compiled(self, specs)
-        self.traced(specs)  # what cannot be compiled is told at once, and JAX's options are those of now
+        # What cannot be compiled is told at once, and JAX's options are those of now.
+        _, constants = self.separated(specs)
 
         @custom_vmap
         def traced(*leaves):
-            return _to(shapes, xla.call(compiled, *_to(taken, leaves)) if shapes else [])
+            return _to(shapes, xla.call(compiled, *constants, *_to(taken, leaves)) if shapes else [])
 
         @traced.def_vmap
         def batched(size, is_batched, *leaves):
@@ -555,11 +521,14 @@ _OF_CUDA_IF_REAL = {"cusolver_syevd_ffi", "cusolver_gesvd_ffi", "cusolver_gesvdj
 def _library_calls(text: str) -> dict[str, str]:
     """Custom calls but those of CUDA's libraries that Strata has: the operator of JAX that each is of, with which the
     instruction's name begins, and the target."""
-    calls = re.findall(r'%?([\w\-]+?)(?:\.\d+)? = (.*) custom-call\(.*custom_call_target="([^"]+)"', text)
-    return {kind: target for kind, shape, target in calls
+    called = re.compile(r'%?([\w\-]+?)(?:\.\d+)? = (.*) custom-call\(.*custom_call_target="([^"]+)"')
+    calls = [called.search(line) for line in text.split("\n") if " custom-call(" in line]
+    return {kind: target for kind, shape, target in (call.groups() for call in calls if call)
             if target not in _OF_CUDA and (target not in _OF_CUDA_IF_REAL or re.search(r"\bc\d+\[", shape))}
 
 
 def _row_major(text: str) -> str:
     """Without layouts: results lie as JAX's arrays do. (In text as lowered no operator's meaning depends on them.)"""
-    return re.sub(r"(\b(?:pred|bf16|[a-z]\d\w*)\[[\d,]*\])\{[\d,]*\}", r"\1", text)
+    shape = re.compile(r"(\b(?:pred|bf16|[a-z]\d\w*)\[[\d,]*\])\{[\d,]*\}")
+    parts = (line.partition(" constant(") for line in text.split("\n"))  # whose elements may be many
+    return "\n".join(shape.sub(r"\1", head) + constant + elements for head, constant, elements in parts)

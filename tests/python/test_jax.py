@@ -203,6 +203,32 @@ def test_arrays_are_handed_over_by_torch():
     same(strata.jax.call_through_torch(strata.compile_hlo(text, target="cpu"), [], "cpu"), [jnp.arange(3)])
 
 
+def test_large_arrays_closed_over_are_no_text(monkeypatch):
+    """Their elements are not written into the modules' texts, under no transformation."""
+    texts = []
+    compile_hlo = strata.compile_hlo
+    monkeypatch.setattr(strata, "compile_hlo", lambda text, **how: texts.append(text) or compile_hlo(text, **how))
+    w, v = array(129, 131) / 16, R.standard_normal((131, 129)).astype(np.float32) / 16
+    small = array(129)
+    by_jax = jax.jit(lambda x: jnp.tanh(x @ w))
+
+    def f(x):
+        y = jax.lax.fori_loop(0, 2, lambda _, y: jnp.tanh(y @ v @ w), by_jax(x) + by_jax(2 * x))
+        return y @ v * small
+
+    x, strata_f = array(3, 129), strata.jax.jit(f)
+    same(strata_f(x), f(x))
+    same(jax.jit(strata_f)(x), f(x))
+    same(jax.vmap(strata_f)(x[None]), f(x)[None])
+    same(jax.grad(lambda x: strata_f(x).sum())(x), jax.grad(lambda x: f(x).sum())(x), 1e-4)
+    same(jax.jit(jax.grad(lambda x: strata_f(x).sum()))(x), jax.grad(lambda x: f(x).sum())(x), 1e-4)
+    same(strata.jax.jit(lambda: v @ w)(), jnp.asarray(v @ np.asarray(w)), 1e-4)
+    assert texts and max(map(len, texts)) < 4 * w.size
+    before = strata_f(x)
+    v[:] = 0  # what was closed over is what it was then, as with jax.jit
+    same(strata_f(x), before)
+
+
 def test_what_is_refused():
     with pytest.raises(TypeError, match="key_data"):
         strata.jax.jit(lambda k: jax.random.normal(k))(jax.random.key(0))
