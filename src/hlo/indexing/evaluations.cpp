@@ -1,6 +1,7 @@
 #include "hlo/indexing/evaluations.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <numeric>
 
@@ -219,7 +220,14 @@ double EvaluationCounts::of_longest_element(const std::vector<double>& operation
     std::push_heap(reached.begin(), reached.end());
   };
   double longest = 0;
-  for (const InstructionId root : graph_.roots) {
+  // The last first: a root of which another one needs an element takes no longer than that one, and there are many so
+  // in unrolled loops.
+  std::vector<InstructionId> roots = graph_.roots;
+  std::sort(roots.begin(), roots.end(), std::greater<>());
+  std::vector<bool> is_covered(count, false);
+  for (const InstructionId root : roots) {
+    if (is_covered[static_cast<size_t>(root)]) continue;
+    is_covered[static_cast<size_t>(root)] = true;
     double sum = 0;
     const auto want = [&](InstructionId id) {
       passed.shared[static_cast<size_t>(id)].share(0, std::min(1.0, at(id).elements));
@@ -239,6 +247,7 @@ double EvaluationCounts::of_longest_element(const std::vector<double>& operation
       const auto i = static_cast<size_t>(id);
       reached.pop_back();
       const double evaluated = once_[i] ? 0 : passed.sum(i);
+      if (evaluated >= std::min(1.0, at(id).elements) && at(id).opcode != Opcode::Scatter) is_covered[i] = true;
       if (evaluated != 0 && at(id).opcode != Opcode::Tuple) {
         sum += evaluated * operations[i];
         pass_on(id, evaluated, passed);
