@@ -94,6 +94,21 @@ def _foreign(what: str, array: Any, package: str) -> Error:
     return Error(f"{what} is {type(array).__name__}; the others are {package}\n  give all arrays of one package")
 
 
+def refuse_gradients(given: Sequence[Any]) -> None:
+    """Raises Error for tensors of torch whose gradients are recorded: the results would have none, without a word."""
+    wanted = [index for index, one in enumerate(given) if getattr(one, "requires_grad", False)]
+    if not wanted:
+        return
+    import torch
+
+    if torch.is_grad_enabled():
+        raise Error(
+            f"input {wanted[0]} requires a gradient, and the results have none\n"
+            "  call it under torch.no_grad() or give tensor.detach(); with gradients: torch_operator(backward=…) or"
+            " torch.compile(model, backend=\"strata\")"
+        )
+
+
 def given_results(adapter, out: Sequence[Any]) -> list[int]:
     """Where the caller's arrays for the results lie. Raises Error where one is not what the module writes: results are
     written in place, so nothing is converted."""
@@ -175,7 +190,7 @@ class TorchArrays:
         places, kept = [], []
         device = 0 if self._on_gpu else -1
         for index, (array, (dtype, shape, row_major_wanted)) in enumerate(zip(arrays, self._inputs)):
-            if array.dtype is not dtype or array.shape != shape or array.get_device() != device:
+            if getattr(array, "dtype", None) is not dtype or array.shape != shape or array.get_device() != device:
                 self._refuse(index, array)
             if array.layout is not self._torch.strided:
                 self._refuse(index, array)

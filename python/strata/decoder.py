@@ -63,6 +63,8 @@ class Decoder:
         random_seed = _whole("seed", seed, 0, 2**64)
         kind, config, own = _configuration(model)
         given = own if weights is None else weights
+        if kind == "name" and (os.sep in config or "/" in config) and not os.path.exists(config):
+            raise Error(f"there is no '{config}'\n  give a model's folder or its config.json, or a built-in name")
         path, tensors, kept = "", [], []
         if given is None:
             raise Error(

@@ -179,11 +179,21 @@ class Value:
                 start, stop = _bounds(part, size)
                 shape.append(stop - start)
             else:
+                if isinstance(part, bool) or not isinstance(part, Size) and not hasattr(part, "__index__"):
+                    raise _error(f"{_shown(part)} is no index of '{self.name}': indices are whole numbers and slices\n"
+                                 "  x.reshape(…) adds dimensions of size 1")
                 start = part + size if part < 0 else part
                 stop = start + 1
             if not (start == 0 and same(stop, size)):
                 value = self.graph.slice(value, dim=dim, start=start, size=stop - start)
         return value if len(shape) == self.ndim else value.reshape(shape)
+
+
+def _shown(value: Any) -> str:
+    """A value in a message: as Python writes it where that is short, else what it is."""
+    is_short = isinstance(value, (int, float, Fraction, str, tuple, list, type(None)))
+    text = repr(value) if is_short else ""
+    return text if 0 < len(text) <= 40 else f"{type(value).__name__}"
 
 
 def _bounds(part: slice, size: int) -> tuple[int, int]:
@@ -196,6 +206,13 @@ def _bounds(part: slice, size: int) -> tuple[int, int]:
     start = 0 if part.start is None else part.start + size if part.start < 0 else part.start
     stop = size if part.stop is None else part.stop + size if part.stop < 0 else part.stop
     return start, stop
+
+
+def _refuse_array(value: Any) -> None:
+    """Raises Error for an array where a number is wanted."""
+    if not isinstance(value, Value) and getattr(value, "shape", ()):
+        raise _error(f"an array of type {type(value).__name__} is no tensor of the program\n"
+                     "  make it an input, g.input(name, shape), and give it where the kernel is called")
 
 
 class Graph:
@@ -312,6 +329,7 @@ class Graph:
         """x − y."""
         if isinstance(y, Value):
             return self._apply("sub", (x, y), {}, name)
+        _refuse_array(y)
         return self._apply("add_constant", (x,), {"value": -y}, name)
 
     def mul(self, x: Value | Number, y: Value | Number, *, name: str = "") -> Value:
@@ -325,6 +343,7 @@ class Graph:
         """x / y."""
         if isinstance(y, Value):
             return self._apply("div", (x, y), {}, name)
+        _refuse_array(y)
         if not y:
             raise _error(f"division of '{x.name}' by 0\n  divide by another number")
         factor = 1 / (y if isinstance(y, (Size, Ratio)) else Fraction(_number(y)))
@@ -431,6 +450,7 @@ class Graph:
         return sorted({*super().__dir__(), *_operators()})
 
     def _apply(self, operator: str, operands: Sequence[Any], attributes: dict[str, Any], name: str) -> Value:
+        self._check_operands(operator, operands, attributes)
         numbers = [self._operand(one) for one in operands]
         given = {
             key: _number(value) if isinstance(value, (float, Fraction)) else plain(value)
@@ -441,6 +461,22 @@ class Graph:
             if isinstance(given.get(key), int) and given[key] < 0 and operands:
                 given[key] += operands[0].ndim
         return self._value(self._builder.add(operator, numbers, given, name, _place()))
+
+    def _check_operands(self, operator: str, operands: Sequence[Any], attributes: dict[str, Any]) -> None:
+        """Raises Error for what stands where it does not belong: attributes among operands, arrays among attributes."""
+        arity, known, _ = _operators()[operator]
+        extra = operands[arity] if 0 <= arity < len(operands) else None
+        _refuse_array(extra)
+        free = [one for one, required, _ in known if one not in attributes]
+        if extra is not None and not isinstance(extra, Value) and free:
+            tensors = "1 tensor" if arity == 1 else f"{arity} tensors"
+            raise _error(f"{operator} takes {tensors}, and attributes by name\n  write {free[0]}={_shown(extra)}")
+        for one in operands:
+            if isinstance(one, (list, tuple)) and any(isinstance(part, Value) for part in one):
+                raise _error(f"{operator} takes its tensors one by one, not in a {type(one).__name__}\n"
+                             f"  write {operator}(x, y, …)")
+        for value in attributes.values():
+            _refuse_array(value)
 
     def _constant(self, number: Number, like: Value) -> Value:
         """A number as a tensor that broadcasts to another: an iota that does not count."""

@@ -6,6 +6,7 @@ import functools
 import html
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -163,9 +164,14 @@ class Kernel:
 
     def __call__(self, *given: Any, out: list[Any] | None = None) -> list[Any]:
         """Runs it. `out`: arrays for the results, in place of new ones. Raises Error where the arrays are not those of
-        the program, or there is no code for the GPU."""
+        the program or want gradients, or there is no code for the GPU."""
+        arrays.refuse_gradients(given)
+        return self.run(given, out)
+
+    def run(self, given: Sequence[Any], out: list[Any] | None = None) -> list[Any]:
+        """The same of arrays whose gradients are the caller's to care for."""
         framework = arrays.framework_of(given)
-        on_gpu = framework == "cupy" or framework == "torch" and any(one.is_cuda for one in given)
+        on_gpu = framework == "cupy" or framework == "torch" and any(getattr(one, "is_cuda", False) for one in given)
         adapter = self._adapter(framework, on_gpu)
         if len(given) != len(adapter.inputs):
             raise arrays.wrong_number("the program", adapter.inputs, len(given))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from strata import _core, arguments, arrays
@@ -98,7 +98,13 @@ class Module:
         """Runs the module. `out`: arrays for the results in place of new ones, of the strides of `outputs` and aligned
         (to 16 bytes on the processor, 256 on a GPU).
 
-        Raises Error where the arrays' number, types, sizes or devices are not those of `inputs` and `outputs`."""
+        Raises Error where the arrays' number, types, sizes or devices are not those of `inputs` and `outputs`, and where
+        they want gradients."""
+        arrays.refuse_gradients(given)
+        return self.run(given, out)
+
+    def run(self, given: Sequence[Any], out: list[Any] | None = None) -> list[Any]:
+        """The same of arrays whose gradients are the caller's to care for."""
         if len(given) != len(self.inputs):
             raise arrays.wrong_number("the module", self.inputs, len(given))
         adapter = self._adapter(arrays.framework_of(given or out or ()))

@@ -81,7 +81,7 @@ def _define(function, name: str, namespace: str, plain: str, gradient, dtypes, d
     library.define(f"{plain}({takes}) -> {gives}", tags=(torch.Tag.pt2_compliant_tag,))
 
     def run(*tensors):
-        results = function(*tensors)
+        results = function.run(tensors)
         return results[0] if single else tuple(results)
 
     for device in devices:

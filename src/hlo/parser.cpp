@@ -317,13 +317,7 @@ class Parser {
     const bool contracts = family(instruction.opcode) == Family::Contraction && !instruction.operands.empty();
     if (contracts) linked.shape.type = computation[instruction.operands[0]].shape.type;
     auto shape = infer_shape(callees, computation, linked);
-    if (!shape) {
-      return tl::unexpected(shape.error()
-                                .within(instruction.name.empty()
-                                            ? std::string(name(instruction.opcode))
-                                            : fmt::format("{} = {}", instruction.name, name(instruction.opcode)))
-                                .at(instruction.location));
-    }
+    if (!shape) return tl::unexpected(of_instruction(shape.error(), instruction));
     instruction.shape = std::move(*shape);
     return {};
   }

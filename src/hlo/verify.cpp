@@ -157,9 +157,16 @@ Shape one_or_tuple(std::vector<Shape> shapes) {
 Result<void> verify_instruction(const Module& module, const Computation& computation, const Instruction& instruction) {
   auto result = check({module, computation, instruction});
   if (result) return {};
-  return tl::unexpected(result.error()
-                            .within(fmt::format("{} = {}", instruction.name, name(instruction.opcode)))
-                            .at(instruction.location));
+  return tl::unexpected(of_instruction(result.error(), instruction));
+}
+
+Error of_instruction(const Error& error, const Instruction& instruction) {
+  const std::string_view opcode = name(instruction.opcode);
+  Error result =
+      error.within(instruction.name.empty() ? std::string(opcode) : fmt::format("{} = {}", instruction.name, opcode));
+  if (result.remedy.empty())
+    result.remedy = fmt::format("give {} what HLO's rule for it takes; a result's shape may be left out", opcode);
+  return result.at(instruction.location);
 }
 
 Result<Shape> infer_shape(const Module& module, const Computation& computation, const Instruction& instruction) {

@@ -10,11 +10,14 @@ namespace {
 
 std::string kernels(int count) { return fmt::format("{} kernel{}", count, count == 1 ? "" : "s"); }
 
-std::string compared(double best_us, double input_us) {
+/// `itself`: the best is the input's graph, whose operators share kernels; beside it the input has one for each.
+std::string compared(bool itself, double best_us, double input_us) {
   const double ratio = input_us / best_us;
-  if (ratio >= 1.005) return fmt::format("{:.2f} times as fast as the input, which takes {:.2f} µs", ratio, input_us);
-  if (ratio <= 0.995) return fmt::format("slower than the input, which takes {:.2f} µs", input_us);
-  return fmt::format("as fast as the input, which takes {:.2f} µs", input_us);
+  const char* const input =
+      itself ? "the same operators in kernels of their own, which take" : "the input, which takes";
+  if (ratio >= 1.005) return fmt::format("{:.2f} times as fast as {} {:.2f} µs", ratio, input, input_us);
+  if (ratio <= 0.995) return fmt::format("slower than {} {:.2f} µs", input, input_us);
+  return fmt::format("as fast as {} {:.2f} µs", input, input_us);
 }
 
 }  // namespace
@@ -43,6 +46,8 @@ std::string describe_input(const Superoptimized& result) {
 
 std::string headline(const Superoptimized& result, const Profile& profile) {
   const Candidate& best = result.candidates.front();
+  const bool itself = best.graph == result.program && best.cost.kernels != result.program_cost.kernels;
+  if (best.cost.kernels == 0 && result.program_cost.kernels == 0) return "no kernel: every output is an input";
   const std::string counts =
       fmt::format("{} in place of {}", kernels(best.cost.kernels), kernels(result.program_cost.kernels));
   if (profile.tuning) {
@@ -51,11 +56,13 @@ std::string headline(const Superoptimized& result, const Profile& profile) {
     const auto right = [](const TunedRow& row) { return row.measurement.verdict == MeasureVerdict::Right; };
     if (right(chosen) && right(given)) {
       return fmt::format("{}: {:.2f} µs, measured on {} with cold caches; {}", counts, chosen.measurement.cold_us,
-                         profile.tuning->device.name, compared(chosen.measurement.cold_us, given.measurement.cold_us));
+                         profile.tuning->device.name,
+                         compared(itself, chosen.measurement.cold_us, given.measurement.cold_us));
     }
   }
   return fmt::format("{}: {:.2f} µs, estimated and not measured; {} by the same estimate", counts,
-                     best.cost.seconds * 1e6, compared(best.cost.seconds * 1e6, result.program_cost.seconds * 1e6));
+                     best.cost.seconds * 1e6,
+                     compared(itself, best.cost.seconds * 1e6, result.program_cost.seconds * 1e6));
 }
 
 std::string describe_order(const Superoptimized& result) {

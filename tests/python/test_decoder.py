@@ -205,6 +205,7 @@ def test_refused(models, decoder):
         (make(batch=0), "batch is 0\n"),
         (make(batch=1.5), "batch is float, not a whole number"),
         (make(config), "there are no weights.*\n.*weights="),
+        (make("/nowhere/llama"), "there is no '/nowhere/llama'\n.*config.json"),
         (make(3), "int is no model and no configuration\n.*Qwen3ForCausalLM"),
         (make("qwen3-5b", weights="random"), "qwen3-5b"),
         (make(weights=3), "weights is int\n"),

@@ -130,6 +130,27 @@ def test_what_a_value_is_not():
         list(x)
 
 
+def test_what_stands_in_the_wrong_place_says_where_it_goes(g):
+    x = g.input("x", (4, 8), "f32")
+    ones = np.ones((4, 8), np.float32)
+    for wrong, message in (
+        (lambda: x[None], r"None is no index of 'x'.*\n  x.reshape"),
+        (lambda: x[1.5], "1.5 is no index of 'x'"),
+        (lambda: g.scale(x, 2), r"scale takes 1 tensor, and attributes by name\n  write factor=2$"),
+        (lambda: g.reshape(x, (8, 4)), r"\n  write shape=\(8, 4\)$"),
+        (lambda: g.concat([x, x], dim=0), r"concat takes its tensors one by one, not in a list\n  write concat\(x, y"),
+        (lambda: g.scale(x, ones), r"an array of type ndarray is no tensor of the program\n  make it an input"),
+    ):
+        with pytest.raises(strata.Error, match=message) as raised:
+            wrong()
+        assert "test_graph.py" in str(raised.value)
+    for wrong in (lambda: x + ones, lambda: x - ones, lambda: ones * x, lambda: x / ones):
+        with pytest.raises(strata.Error, match="an array of type ndarray") as raised:
+            wrong()
+        assert len(str(raised.value)) < 300  # without its elements
+    assert (x * np.float32(2)).shape == (x * np.array(2.0)).shape == (4, 8)
+
+
 @pytest.mark.parametrize("make, message", [
     (lambda: strata.Graph(None), "name is NoneType, not a str"),
     (lambda: strata.Graph("a b"), "'a b' is no name"),

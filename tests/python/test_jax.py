@@ -229,11 +229,25 @@ def test_large_arrays_closed_over_are_no_text(monkeypatch):
     same(strata_f(x), before)
 
 
+def signs(x):
+    x = x["w"][1] if isinstance(x, dict) else x
+    return x if x > 0 else -x
+
+
 def test_what_is_refused():
     with pytest.raises(TypeError, match="key_data"):
         strata.jax.jit(lambda k: jax.random.normal(k))(jax.random.key(0))
-    with pytest.raises(TypeError, match="neither an array nor static"):
+    with pytest.raises(TypeError, match="argument s of <lambda> is of type str, neither an array nor static\n.*='s'"):
         strata.jax.jit(lambda x, s: x)(1.0, "s")
+    with pytest.raises(TypeError, match=r"argument p\['mode'\]\[1\] of <lambda> is of type str"):
+        strata.jax.jit(lambda x, *, p: x)(1.0, p={"mode": [1, "relu"]})
+    with pytest.raises(TypeError, match=r"argument args\[1\] of <lambda> is an array of object"):
+        strata.jax.jit(lambda *args: args[0], static_argnums=0)(1.0, np.array([object()]))
+    with pytest.raises(TypeError, match="takes a function, and 3 is int"):
+        strata.jax.jit(3)
+    for given in ((1.0,), ({"w": [1.0, 2.0]},)):
+        with pytest.raises(jax.errors.TracerBoolConversionError, match=r"signs at \S*test_jax.py:\d+ .*argument x"):
+            strata.jax.jit(signs)(*given)
     with pytest.raises(ValueError, match="hashable, and argument 1 of <lambda> is list"):
         strata.jax.jit(lambda x, s: x, static_argnums=1)(1.0, [])
     for kind in ("static", "donate"):

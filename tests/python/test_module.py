@@ -187,7 +187,19 @@ def test_what_does_not_fit_has_a_remedy(softmax, x):
             softmax(tensor)
 
 
+def test_gradients_are_not_lost_in_silence(softmax, x):
+    torch = pytest.importorskip("torch")
+    wanted = torch.from_numpy(x).clone().requires_grad_()
+    with pytest.raises(strata.Error, match=r"input 0 requires a gradient, and the results have none\n.*torch_operator"):
+        softmax(wanted)
+    with torch.inference_mode():
+        assert not softmax(wanted)[0].requires_grad
+
+
 def test_errors_have_place_and_remedy():
+    with pytest.raises(strata.Error, match=r"^<hlo>:\d+:\d+: z = add: operands 0 and 1 differ.*\n  give add what"):
+        strata.compile_hlo("HloModule m\nENTRY e { x = f32[4] parameter(0)\n y = f32[5] parameter(1)\n"
+                           " ROOT z = f32[4] add(x, y) }")
     with pytest.raises(strata.Error, match=r"^<hlo>:\d+:\d+: unknown operator 'divde'\n  docs/hlo.md lists"):
         strata.compile_hlo(SOFTMAX.replace("divide", "divde"), target="cpu")
     # What nothing can run is refused when it is compiled, also within a loop and a branch, as XLA does.

@@ -56,6 +56,20 @@ def test_result(kernel):
     check(kernel)
 
 
+def test_arrays_of_others_and_gradients(kernel):
+    torch = pytest.importorskip("torch")
+    x, w = map(torch.from_numpy, arrays())
+    for other in (w.numpy(), None, w.tolist()):
+        with pytest.raises(strata.Error, match=f"input 1 is {type(other).__name__}; the others are torch's tensors"):
+            kernel(x, other)
+    wanted = x.clone().requires_grad_()
+    with pytest.raises(strata.Error, match=r"input 0 requires a gradient, and the results have none\n.*detach\(\)"):
+        kernel(wanted, w)
+    with torch.no_grad():
+        (found,) = kernel(wanted, w)
+    assert torch.equal(found, kernel(wanted.detach(), w)[0]) and not found.requires_grad
+
+
 def test_save_and_load(kernel, tmp_path):
     kernel.save(tmp_path / "k")
     again = strata.load(tmp_path / "k")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
-MODES = ("auto", "kernels", "megakernel")
+MODES = ("auto", "kernels")
+_MODES_OF_INDUCTOR = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 EFFORTS = ("none", "quick", "full")
 # Seconds of search for each graph where search_budget is not given.
 SECONDS = {"none": 0.0, "quick": 20.0, "full": 120.0}
@@ -55,6 +56,9 @@ def read_options(given: dict[str, Any] | None, mode: str | None = None) -> Optio
         raise ValueError("backend 'strata': mode='megakernel' decodes tokens, step after step in one kernel, and "
                          "torch.compile hands over the graph of a single step; use strata.Decoder(model).generate(ids), "
                          "or mode='kernels' here")
+    if options.mode in _MODES_OF_INDUCTOR:
+        raise ValueError(f"backend 'strata': mode={options.mode!r} is one of inductor's; leave mode out, and for a longer "
+                         "search give options={'effort': 'full'} in its place")
     for name, value, choices in (("mode", options.mode, MODES), ("effort", options.effort, EFFORTS)):
         if value not in choices and not (name == "effort" and value is None):
             raise ValueError(f"backend 'strata': {name}={value!r} is not one of {', '.join(map(repr, choices))}")

@@ -54,9 +54,9 @@ class CompiledPart:
         if self._empty:
             results = [arrays[self._written_over[i]] if i in self._written_over else empty()
                        for i, empty in enumerate(self._empty)]
-            self.module(*arrays, out=results)
+            self.module.run(arrays, results)
         else:
-            results = list(self.module(*arrays))
+            results = list(self.module.run(arrays))
         for i, (inverse, strides) in enumerate(zip(self._outputs, self._strides, strict=True)):
             if inverse is not None:
                 results[i] = results[i].permute(inverse)
