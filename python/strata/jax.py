@@ -64,6 +64,9 @@ def jit(f: Callable | None = None, *, static_argnums: int | Iterable[int] | None
     the call is jax.pure_callback: it runs on the processor, and its arrays go through the host's memory. Called outside
     of jit, arrays on a GPU are handed over by torch, which must be installed, without copies.
 
+    Large arrays that f closes over are arguments of the modules. The result has no lower, trace or clear_cache:
+    jax.jit(f) has JAX's, and jax.jit of the result lowers it.
+
     Raises ValueError for places and names that f does not have, for arguments that are both static and donated, for
     static arguments that cannot be hashed, and for an array that is donated and given twice; TypeError for arguments
     that are neither arrays nor static; strata.Error for operators that Strata does not take, with their name.
