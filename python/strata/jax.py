@@ -79,8 +79,8 @@ def jit(f: Callable | None = None, *, static_argnums: int | Iterable[int] | None
     fixed_places, fixed_names = jax_arguments.chosen_arguments(f, "static", static_argnums, static_argnames)
     given_places, given_names = jax_arguments.chosen_arguments(f, "donate", donate_argnums, donate_argnames)
     if both := sorted(map(str, (fixed_places & given_places) | (fixed_names & given_names))):
-        raise ValueError(f"strata.jax.jit: argument {both[-1]} of {jax_arguments.name_of(f)} is static and donated; a constant has no "
-                         "memory to give away")
+        raise ValueError(f"strata.jax.jit: argument {both[-1]} of {jax_arguments.name_of(f)} is static and donated; a "
+                         "constant has no memory to give away")
     options = {"target": target, "search_seconds": search_seconds}
     programs: dict[Any, _Program] = {}
 

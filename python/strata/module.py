@@ -98,8 +98,8 @@ class Module:
         """Runs the module. `out`: arrays for the results in place of new ones, of the strides of `outputs` and aligned
         (to 16 bytes on the processor, 256 on a GPU).
 
-        Raises Error where the arrays' number, types, sizes or devices are not those of `inputs` and `outputs`, and where
-        they want gradients."""
+        Raises Error where the arrays' number, types, sizes or devices are not those of `inputs` and `outputs`, and
+        where they want gradients."""
         arrays.refuse_gradients(given)
         return self.run(given, out)
 

@@ -57,8 +57,8 @@ def read_options(given: dict[str, Any] | None, mode: str | None = None) -> Optio
                          "torch.compile hands over the graph of a single step; use strata.Decoder(model).generate(ids), "
                          "or mode='kernels' here")
     if options.mode in _MODES_OF_INDUCTOR:
-        raise ValueError(f"backend 'strata': mode={options.mode!r} is one of inductor's; leave mode out, and for a longer "
-                         "search give options={'effort': 'full'} in its place")
+        raise ValueError(f"backend 'strata': mode={options.mode!r} is one of inductor's; leave mode out, and for a "
+                         "longer search give options={'effort': 'full'} in its place")
     for name, value, choices in (("mode", options.mode, MODES), ("effort", options.effort, EFFORTS)):
         if value not in choices and not (name == "effort" and value is None):
             raise ValueError(f"backend 'strata': {name}={value!r} is not one of {', '.join(map(repr, choices))}")
