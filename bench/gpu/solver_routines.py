@@ -4,7 +4,7 @@
 Needs PyTorch with CUDA. Of f32, column by column: what src/runtime/matrix_solver.cpp and matrix_spectrum.cpp call.
 Each is recorded by stream capture as src/runtime/recorded_graph.h does, ten runs one after the other, each after a
 copy of its operand; the copy alone is taken off. "no graph" is what the capture says; then the time is that of runs
-one after the other. The rates of src/machine/rates.def from solver_start to small_singular_column come from here, but
+one after the other. The rates of src/machine/rates.def from solver_start to small_solve_row come from here, but
 where their lines say otherwise: a line a routine, with microseconds and microseconds a column.
 """
 import argparse
@@ -156,7 +156,7 @@ def routines_of_values(info):
             i=found, b=batch: solver.cusolverDnSgesvdjBatched(handle, VECTORS, m, n, pointer(x), m, pointer(s),
                                                               pointer(u), m, pointer(v), n, pointer(w), c, pointer(i),
                                                               singular, b), n
-    for batch, n in ((100, 33), (1, 64), (100, 64), (1, 128), (16, 128), (1, 256), (1, 512), (4, 512)):
+    for batch, n in ((100, 33), (1, 64), (100, 64), (1, 128), (16, 128), (1, 256), (1, 512), (4, 512), (1, 1024)):
         a, values, found = whole(batch, n, n), torch.empty(batch * n, device="cuda"), info(batch)
         device, host = size(), size()
         check(solver.cusolverDnXsyevBatched_bufferSize(
@@ -164,24 +164,12 @@ def routines_of_values(info):
             ctypes.byref(device), ctypes.byref(host), wide(batch)), "XsyevBatched")
         work = torch.empty(device.value, dtype=torch.uint8, device="cuda")
         here = ctypes.create_string_buffer(host.value + 1)
-        yield f"XsyevBatched {batch} of {n}", a, lambda x, n=n, v=values, w=work, d=device, h=here, g=host, i=found, \
+        name = f"{ON_HOST if n > 512 else ''}XsyevBatched {batch} of {n}"
+        yield name, a, lambda x, n=n, v=values, w=work, d=device, h=here, g=host, i=found, \
             b=batch: solver.cusolverDnXsyevBatched(handle, settings, VECTORS, LOWER, wide(n), float_, pointer(x),
                                                    wide(n), float_, pointer(v), float_, pointer(w), d, h, g, pointer(i),
                                                    wide(b)), n
-    for m, n in ((64, 64), (256, 256), (512, 64), (1024, 1024)):
-        a, values, found = whole(1, m, n), torch.empty(n, device="cuda"), info(1)
-        u, v, changed = torch.empty(m * n, device="cuda"), torch.empty(n * n, device="cuda"), ctypes.c_double()
-        device, host = size(), size()
-        shapes = (float_, pointer(values), float_, pointer(u), wide(m), float_, pointer(v), wide(n), float_)
-        check(solver.cusolverDnXgesvdp_bufferSize(
-            handle, settings, VECTORS, 1, wide(m), wide(n), float_, pointer(a), wide(m), *shapes, ctypes.byref(device),
-            ctypes.byref(host)), "Xgesvdp")
-        work = torch.empty(device.value, dtype=torch.uint8, device="cuda")
-        here = ctypes.create_string_buffer(host.value + 1)
-        yield f"{ON_HOST}Xgesvdp {m}x{n}", a, lambda x, m=m, n=n, s=shapes, w=work, d=device, h=here, g=host, i=found, \
-            e=changed, kept=(values, u, v): solver.cusolverDnXgesvdp(
-                handle, settings, VECTORS, 1, wide(m), wide(n), float_, pointer(x), wide(m), *s, pointer(w), d, h, g,
-                pointer(i), ctypes.byref(e)), n
+
 
 
 def milliseconds(work):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass
 from typing import Any, Sequence
 
@@ -96,12 +97,11 @@ def _foreign(what: str, array: Any, package: str) -> Error:
 
 def refuse_gradients(given: Sequence[Any]) -> None:
     """Raises Error for tensors of torch whose gradients are recorded: the results would have none, without a word."""
-    wanted = [index for index, one in enumerate(given) if getattr(one, "requires_grad", False)]
-    if not wanted:
+    torch = sys.modules.get("torch")
+    if torch is None:
         return
-    import torch
-
-    if torch.is_grad_enabled():
+    wanted = [index for index, one in enumerate(given) if isinstance(one, torch.Tensor) and one.requires_grad]
+    if wanted and torch.is_grad_enabled():
         raise Error(
             f"input {wanted[0]} requires a gradient, and the results have none\n"
             "  call it under torch.no_grad() or give tensor.detach(); with gradients: torch_operator(backward=…) or"

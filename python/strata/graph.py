@@ -179,14 +179,25 @@ class Value:
                 start, stop = _bounds(part, size)
                 shape.append(stop - start)
             else:
-                if isinstance(part, bool) or not isinstance(part, Size) and not hasattr(part, "__index__"):
-                    raise _error(f"{_shown(part)} is no index of '{self.name}': indices are whole numbers and slices\n"
+                part = _whole_number(part)
+                if part is None:
+                    raise _error(f"{_shown(parts[dim])} is no index of '{self.name}': indices are whole numbers and slices\n"
                                  "  x.reshape(…) adds dimensions of size 1")
                 start = part + size if part < 0 else part
                 stop = start + 1
             if not (start == 0 and same(stop, size)):
                 value = self.graph.slice(value, dim=dim, start=start, size=stop - start)
         return value if len(shape) == self.ndim else value.reshape(shape)
+
+
+def _whole_number(part: Any) -> int | Size | None:
+    """Where an index is one; None where it is not, as an array of several."""
+    if isinstance(part, Size):
+        return part
+    try:
+        return None if isinstance(part, bool) else operator.index(part)
+    except TypeError:
+        return None
 
 
 def _shown(value: Any) -> str:

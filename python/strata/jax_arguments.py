@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -95,7 +96,7 @@ def check_leaves(f: Callable, places: list[int], free: list[Any], named: Mapping
             remedy = (f"static_argnames={name!r} makes it a constant" if name.isidentifier() else
                       "give it as an argument of its own, and make that static")
             raise TypeError(f"{what} of type {type(leaf).__name__}, neither an array nor static\n  {remedy}")
-        if jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key):
+        if _is_jaxs(dtype) and jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key):
             raise TypeError(f"{what} a typed random key: typed random keys are not taken\n  pass "
                             "jax.random.key_data(key) and wrap it inside by jax.random.wrap_key_data")
         raise TypeError(f"{what} an array of {dtype}, which JAX does not have\n  give numbers")
@@ -107,7 +108,15 @@ def _is_array(leaf: Any) -> bool:
         return isinstance(leaf, (int, float, complex, bool))
     if isinstance(dtype, np.dtype):
         return dtype.kind not in "OSUMm"  # objects, texts and times
-    return not jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key)
+    return _is_jaxs(dtype) and not jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key)
+
+
+def _is_jaxs(dtype: Any) -> bool:
+    """Whether JAX has elements of the type, which may be another package's."""
+    try:
+        return jax.dtypes.issubdtype(dtype, np.generic) or jax.dtypes.issubdtype(dtype, jax.dtypes.extended)
+    except TypeError:
+        return False
 
 
 def flat(f: Callable, constants, constant_names, tree, names: list[str]) -> Callable:
@@ -123,7 +132,8 @@ def flat(f: Callable, constants, constant_names, tree, names: list[str]) -> Call
     for name in names:
         word = re.sub(r"\W+", "_", name).strip("_")
         word = word if word.isidentifier() else f"args_{word}"
-        plain.append(word if word not in plain else f"{word}_{len(plain)}")
+        free = (f"{word}_{count}" if count else word for count in itertools.count())
+        plain.append(next(one for one in free if one not in plain))
     kinds = inspect.Parameter
     function.__name__, function.__wrapped__ = name_of(f), f
     function.__signature__ = inspect.Signature([kinds(one, kinds.POSITIONAL_ONLY) for one in plain])

@@ -109,8 +109,6 @@ Result<Cusolver> open_cusolver() {
   binder.bind_if_there(made.eigen, "cusolverDnXsyevBatched");
   bind_each(binder, made.eigen_small_work, "cusolverDn?syevjBatched_bufferSize");
   bind_each(binder, made.eigen_small, "cusolverDn?syevjBatched");
-  binder.bind(made.singular_work, {"cusolverDnXgesvdp_bufferSize"});
-  binder.bind(made.singular, {"cusolverDnXgesvdp"});
   bind_each(binder, made.singular_small_work, "cusolverDn?gesvdjBatched_bufferSize");
   bind_each(binder, made.singular_small, "cusolverDn?gesvdjBatched");
   STRATA_CHECK(check_complete(binder, files));

@@ -95,16 +95,6 @@ struct Cusolver {
                              CudaPointer work, int elements, CudaPointer info, RotationsTag*, int batch);
   ByReal<EigenSmallWork> eigen_small_work;
   ByReal<EigenSmall> eigen_small;
-  /// By polar decomposition. (vectors, as many of them as values, rows and columns, a, values, u and v of types, the
-  /// type to compute in). At the end by how much the matrix was changed, on the host.
-  int (*singular_work)(Handle, ParametersTag*, int vectors, int thin, int64_t rows, int64_t columns, int type,
-                       CudaPointer a, int64_t leading, int values_type, CudaPointer values, int left_type,
-                       CudaPointer left, int64_t left_leading, int right_type, CudaPointer right, int64_t right_leading,
-                       int compute, size_t* device, size_t* host);
-  int (*singular)(Handle, ParametersTag*, int vectors, int thin, int64_t rows, int64_t columns, int type, CudaPointer a,
-                  int64_t leading, int values_type, CudaPointer values, int left_type, CudaPointer left,
-                  int64_t left_leading, int right_type, CudaPointer right, int64_t right_leading, int compute,
-                  CudaPointer work, size_t device, void* on_host, size_t host, CudaPointer info, double* changed);
   /// By rotations, of matrices one after the other of up to 32 rows and columns, with square u and v.
   using SingularSmallWork = int (*)(Handle, int vectors, int rows, int columns, CudaPointer a, int leading,
                                     CudaPointer values, CudaPointer left, int left_leading, CudaPointer right,

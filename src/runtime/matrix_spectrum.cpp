@@ -18,17 +18,19 @@ constexpr std::array<std::string_view, 3> kVectors{"none", "thin", "full"};
 constexpr int64_t kMostRotated = 32;
 /// Larger eigenvalues that a graph held: 512 rows, of 1,024 none.
 constexpr int64_t kMostRecorded = 512;
-/// A call of fewer matrices where a workspace would be larger: of 32 rows, some hundred KB for each.
-constexpr size_t kMostWorkspace = size_t{256} << 20;
+/// A call of fewer matrices where a workspace would be larger: some KB for each of up to 32 rows, else some hundred.
+constexpr int64_t kMostWorkspace = int64_t{256} << 20;
+/// What rotations need is said in elements of 32 bits: of so many matrices it fits.
+constexpr int64_t kMostOfCall = 1 << 15;
 
 class PreparedSpectrum final : public PreparedWork {
  public:
   PreparedSpectrum(const SolverLibrary& library, const MatrixSpectrum& spectrum)
-      : library_(library), spectrum_(spectrum), count_(spectrum.one_by_one() ? 1 : spectrum.batch) {}
+      : library_(library), spectrum_(spectrum), count_(std::min(spectrum.batch, kMostOfCall)) {}
 
   Result<void> make() {
     STRATA_CHECK(library_.solver().check(ask(), describe(spectrum_)));
-    while (device_bytes_ > kMostWorkspace && count_ > 1) {
+    while (work_bytes() > kMostWorkspace && count_ > 1) {
       count_ = (count_ + 1) / 2;
       STRATA_CHECK(library_.solver().check(ask(), describe(spectrum_)));
     }
@@ -83,7 +85,6 @@ class PreparedSpectrum final : public PreparedWork {
 
   int type() const { return spectrum_.element.wide ? Cusolver::kF64 : Cusolver::kF32; }
   int wanted() const { return spectrum_.vectors == SpectrumVectors::None ? Cusolver::kNoVectors : Cusolver::kVectors; }
-  int thin() const { return spectrum_.vectors == SpectrumVectors::Thin ? 1 : 0; }
   int triangle() const { return spectrum_.upper ? Cublas::kUpper : Cublas::kLower; }
   int rows() const { return static_cast<int>(spectrum_.rows); }
   int columns() const { return static_cast<int>(spectrum_.columns); }
@@ -100,12 +101,8 @@ class PreparedSpectrum final : public PreparedWork {
     if (is_eigen())
       return solver.eigen_work(handle, settings.general, wanted(), triangle(), rows(), type(), 0, rows(), type(), 0,
                                type(), &device_bytes_, &host_bytes_, count);
-    if (spectrum_.is_small())
-      return solver.singular_small_work[element()](handle, wanted(), rows(), columns(), 0, rows(), 0, 0, rows(), 0,
-                                                   columns(), &elements_, settings.singular, count);
-    return solver.singular_work(handle, settings.general, wanted(), thin(), rows(), columns(), type(), 0, rows(),
-                                type(), 0, type(), 0, rows(), type(), 0, columns(), type(), &device_bytes_,
-                                &host_bytes_);
+    return solver.singular_small_work[element()](handle, wanted(), rows(), columns(), 0, rows(), 0, 0, rows(), 0,
+                                                 columns(), &elements_, settings.singular, count);
   }
 
   int run_some(const Matrices& some) const {
@@ -120,14 +117,9 @@ class PreparedSpectrum final : public PreparedWork {
       return solver.eigen(handle, settings.general, wanted(), triangle(), rows(), type(), some.elements, rows(), type(),
                           some.values, type(), some.work, device_bytes_, on_host_.data(), host_bytes_, some.info,
                           count);
-    if (spectrum_.is_small())
-      return solver.singular_small[element()](handle, wanted(), rows(), columns(), some.elements, rows(), some.values,
-                                              some.left, rows(), some.right, columns(), some.work, elements_, some.info,
-                                              settings.singular, count);
-    double perturbed = 0;  // by no more than rounding
-    return solver.singular(handle, settings.general, wanted(), thin(), rows(), columns(), type(), some.elements, rows(),
-                           type(), some.values, type(), some.left, rows(), type(), some.right, columns(), type(),
-                           some.work, device_bytes_, on_host_.data(), host_bytes_, some.info, &perturbed);
+    return solver.singular_small[element()](handle, wanted(), rows(), columns(), some.elements, rows(), some.values,
+                                            some.left, rows(), some.right, columns(), some.work, elements_, some.info,
+                                            settings.singular, count);
   }
 
   const SolverLibrary& library_;
@@ -168,22 +160,19 @@ std::string describe(const MatrixSpectrum& spectrum) {
       !eigen && spectrum.vectors == SpectrumVectors::Full ? ", full" : "");
 }
 
-bool MatrixSpectrum::is_small() const {
-  const bool whole =
-      kind == SpectrumKind::Eigen || vectors != SpectrumVectors::Thin || rows == columns;  // what the routine has
-  return whole && rows <= kMostRotated && columns <= kMostRotated;
-}
+bool MatrixSpectrum::is_small() const { return rows <= kMostRotated && columns <= kMostRotated; }
 
-bool MatrixSpectrum::waits_on_host() const { return one_by_one() || rows > kMostRecorded; }
+bool MatrixSpectrum::waits_on_host() const { return rows > kMostRecorded; }
 
 bool is_supported(const MatrixSpectrum& spectrum) {
   if (spectrum.element.complex || spectrum.rows < spectrum.columns) return false;
-  return fits(spectrum.rows, spectrum.columns, spectrum.batch) && fits(spectrum.rows, spectrum.left(), 1) &&
-         fits(spectrum.columns, spectrum.right(), 1);
+  const bool has_whole = spectrum.vectors != SpectrumVectors::Thin || spectrum.rows == spectrum.columns;
+  if (spectrum.kind == SpectrumKind::Singular && !(spectrum.is_small() && has_whole)) return false;
+  return fits(spectrum.rows, spectrum.columns, spectrum.batch);
 }
 
 bool is_there(const Cusolver& solver, const MatrixSpectrum& spectrum) {
-  return spectrum.kind == SpectrumKind::Singular || spectrum.is_small() || solver.eigen != nullptr;
+  return spectrum.is_small() || solver.eigen != nullptr;
 }
 
 Result<std::unique_ptr<PreparedWork>> prepare(const SolverLibrary& library, const MatrixSpectrum& spectrum) {

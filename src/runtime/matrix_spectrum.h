@@ -33,11 +33,8 @@ struct MatrixSpectrum {
   bool upper = false;     ///< of Eigen: the triangle
   int64_t algorithm = 0;  ///< there is one
 
-  /// Whether rotations of one kernel, for all matrices at once, find them: of up to 32 rows, and of singular vectors
-  /// all that make up a square matrix.
+  /// Whether rotations of one kernel, for all matrices at once, find them: of up to 32 rows.
   bool is_small() const;
-  /// Whether one call is for one matrix.
-  bool one_by_one() const { return kind == SpectrumKind::Singular && !is_small(); }
   /// Whether the routine asks on the host how far it has come. Those that no graph holds leave the library's handle in
   /// disorder where they are recorded.
   bool waits_on_host() const;
@@ -60,7 +57,9 @@ struct MatrixSpectrum {
 /// "eigenpairs f32 100 of 33×33, lower".
 std::string describe(const MatrixSpectrum& spectrum);
 
-/// Whether the library has such work: real numbers, sizes of 32 bits.
+/// Whether the library has such work: real numbers, sizes of 32 bits; singular values of up to 32 rows, with all
+/// vectors that make up square matrices or none. Of larger ones the library's routines either return vectors that are
+/// not orthogonal where the rank is low (Xgesvdp, on an H200), or take longer than loops may (Xgesvd).
 bool is_supported(const MatrixSpectrum& spectrum);
 /// Whether this version of it does: larger eigenvalues are there from CUDA 12.6 on.
 bool is_there(const Cusolver& solver, const MatrixSpectrum& spectrum);

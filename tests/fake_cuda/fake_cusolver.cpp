@@ -58,15 +58,15 @@ void find_all_eigen(char type, int64_t batch, int64_t n, int triangle, int vecto
   }
 }
 
-void find_all_singular(char type, int64_t batch, int64_t m, int64_t n, int vectors, int thin, CudaPointer a,
-                       CudaPointer values, CudaPointer left, CudaPointer right, CudaPointer info) {
-  const int64_t bytes = type == 'S' ? 4 : 8, k = std::min(m, n), lefts = thin != 0 ? k : m, rights = thin != 0 ? k : n;
+void find_all_singular(char type, int64_t batch, int64_t m, int64_t n, int vectors, CudaPointer a, CudaPointer values,
+                       CudaPointer left, CudaPointer right, CudaPointer info) {
+  const int64_t bytes = type == 'S' ? 4 : 8, k = std::min(m, n);
   for (int64_t i = 0; i < batch; ++i) {
     const auto at = [&](CudaPointer of, int64_t elements) {
       return of + static_cast<CudaPointer>(i * elements * bytes);
     };
     find_singular({type, at(a, m * n), m}, m, n, {type, at(values, k), k}, vectors == Cusolver::kVectors,
-                  {type, at(left, m * lefts), m}, lefts, {type, at(right, n * rights), n}, rights);
+                  {type, at(left, m * m), m}, m, {type, at(right, n * n), n}, n);
     numbers(info)[i] = 0;
   }
 }
@@ -188,29 +188,6 @@ int cusolverDnXsyevBatched(Cusolver::Handle, Cusolver::ParametersTag* settings, 
   });
 }
 
-int cusolverDnXgesvdp_bufferSize(Cusolver::Handle, Cusolver::ParametersTag* settings, int, int, int64_t rows,
-                                 int64_t columns, int type, CudaPointer, int64_t leading, int, CudaPointer, int,
-                                 CudaPointer, int64_t left_leading, int, CudaPointer, int64_t right_leading,
-                                 int compute, size_t* device, size_t* host) {
-  *device = kWork;
-  *host = kWork;
-  const bool fits = leading >= rows && left_leading >= rows && right_leading >= columns && rows >= columns;
-  return settings == nullptr || !fits || type != compute ? kInvalidValue : 0;
-}
-int cusolverDnXgesvdp(Cusolver::Handle, Cusolver::ParametersTag* settings, int vectors, int thin, int64_t rows,
-                      int64_t columns, int type, CudaPointer a, int64_t leading, int values_type, CudaPointer values,
-                      int left_type, CudaPointer left, int64_t left_leading, int right_type, CudaPointer right,
-                      int64_t right_leading, int compute, CudaPointer work, size_t device, void* on_host, size_t host,
-                      CudaPointer info, double* changed) {
-  if (settings == nullptr || left == 0 || right == 0 || work == 0 || on_host == nullptr) return kInvalidValue;
-  if (device != kWork || host != kWork || rows < columns || changed == nullptr) return kInvalidValue;
-  if (leading != rows || left_leading != rows || right_leading != columns) return kInvalidValue;
-  if (type != compute || type != values_type || type != left_type || type != right_type) return kInvalidValue;
-  const char letter = type == Cusolver::kF32 ? 'S' : 'D';
-  return wait_for(stream,
-                  [=] { find_all_singular(letter, 1, rows, columns, vectors, thin, a, values, left, right, info); });
-}
-
 #define STRATA_FAKE_CUSOLVER_SPECTRA(T)                                                                                \
   int cusolverDn##T##syevjBatched_bufferSize(Cusolver::Handle, int, int, int n, CudaPointer, int leading, CudaPointer, \
                                              int* elements, Cusolver::RotationsTag* settings, int) {                   \
@@ -236,7 +213,7 @@ int cusolverDnXgesvdp(Cusolver::Handle, Cusolver::ParametersTag* settings, int v
     if (settings == nullptr || left == 0 || right == 0 || work == 0 || elements != kWork) return kInvalidValue;        \
     if (leading != rows || left_leading != rows || right_leading != columns) return kInvalidValue;                     \
     return put(stream,                                                                                                 \
-               [=] { find_all_singular(#T[0], batch, rows, columns, vectors, 0, a, values, left, right, info); });     \
+               [=] { find_all_singular(#T[0], batch, rows, columns, vectors, a, values, left, right, info); });        \
   }
 STRATA_FAKE_CUSOLVER_SPECTRA(S)
 STRATA_FAKE_CUSOLVER_SPECTRA(D)

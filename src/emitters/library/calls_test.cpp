@@ -2,6 +2,7 @@
 // interpreter.
 #include "emitters/library/calls.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -309,6 +310,22 @@ TEST_F(LibraryCallsTest, RandomModulesAgreeOnTheGpu) {
     if (!hlo::evaluate(*module, arguments)) continue;
     EXPECT_EQ(checked(*module, seed), "") << "seed " << seed << "\n" << hlo::print(*module);
   }
+}
+
+TEST(LibraryCalls, FiltersThatAreReversedAreTheLibrarysWhereItIsFaster) {
+  // As JAX writes the gradient of images: a library takes the filters as an operator has reversed them.
+  const auto work = [](const char* images, const char* filters, const char* more) {
+    return explained_work(fmt::format(R"(ENTRY e {{
+  x = {0} parameter(0)
+  w = {1} parameter(1)
+  r = {1} reverse(w), dimensions={{0,1}}
+  ROOT c = {0} convolution(x, r), window={{size=3x3 pad=1_1x1_1}}, dim_labels=b01f_01io->b01f{2}
+}})",
+                                      images, filters, more));
+  };
+  EXPECT_EQ(work("bf16[32,56,56,256]", "bf16[3,3,256,256]", ""),
+            "kernel; bf16 32×256×56×56 by 256×256×3×3, padding 1, channels last, algorithm 0; ");
+  EXPECT_EQ(work("bf16[32,56,56,256]", "bf16[3,3,1,256]", ", feature_group_count=256"), "kernel; ");
 }
 
 TEST(LibraryCalls, ViewsNeedNoTransposes) {

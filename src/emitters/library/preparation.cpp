@@ -40,7 +40,7 @@ class Preparer : hlo::EntryRewriter {
       if (const auto gradient = it.opcode == Opcode::Convolution ? add_gradient(it) : std::nullopt) return gradient;
       if (it.opcode == Opcode::Dot && is_sum_of_products(it)) return add_sum(copy);
       if (it.opcode == Opcode::Convolution && should_change(it)) return add_convolution(copy);
-      if (it.opcode == Opcode::Convolution && reads_reversed(it)) return add_reversed(it);
+      if (it.opcode == Opcode::Convolution && reads_reversed(it) && !is_large(it)) return add_reversed(it);
       if (is_inverse_transform(it)) return add_transform(it);
       return std::nullopt;
     });
@@ -309,6 +309,7 @@ class Preparer : hlo::EntryRewriter {
     for (size_t i = 0; i < a.window.size(); ++i) a.window[i].reversed ^= is_among(a.kernel_spatial[i], reverse);
   }
 
+  /// Of one that stays a kernel: no library reverses a forward convolution's window.
   InstructionId add_reversed(const Instruction& it) {
     hlo::ConvolutionAttributes a = it.as<hlo::ConvolutionAttributes>();
     const Instruction& reverse = from_[it.operands[1]];

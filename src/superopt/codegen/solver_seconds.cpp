@@ -15,7 +15,7 @@ constexpr double kReduction = 9, kRotations = 30, kSingularRotations = 90;
 /// 5.3 of 16 of 128, 22 of 4 of 512; of up to 32 rows 3.4 to 4.6. A column of singular vectors of one matrix: 34, 30,
 /// 19, 22 and 26 µs of 64 to 1024 columns; of a batch of up to 32 in one call 6.1. f32, H200, 2026-11-29.
 constexpr double kEigenColumn = 8e-6, kSmallEigenColumn = 3.2e-6;
-constexpr double kSingularColumn = 25e-6, kSmallSingularColumn = 6e-6;
+constexpr double kSingularColumn = 6e-6;
 
 /// Complex numbers take four products in place of one.
 double work_of(MatrixElement element) { return element.complex ? 4 : 1; }
@@ -69,11 +69,10 @@ double spectrum_seconds(const MatrixSpectrum& spectrum, const Target& target) {
   const auto m = static_cast<double>(spectrum.rows), n = static_cast<double>(spectrum.columns);
   const auto batch = static_cast<double>(spectrum.batch);
   const bool eigen = spectrum.kind == SpectrumKind::Eigen, small = spectrum.is_small();
-  const double column =
-      eigen ? (small ? kSmallEigenColumn : kEigenColumn) : (small ? kSmallSingularColumn : kSingularColumn);
+  const double column = !eigen ? kSingularColumn : small ? kSmallEigenColumn : kEigenColumn;
   const double operations = m * n * (small ? m : n) * (!small ? kReduction : eigen ? kRotations : kSingularRotations);
   const double all = batch * operations / (kSmallShare * rate_of(spectrum.element, target));
-  return (spectrum.one_by_one() ? batch : 1) * (target.rates.solver_start + n * column) + all;
+  return target.rates.solver_start + n * column + all;
 }
 
 }  // namespace strata

@@ -202,8 +202,7 @@ class Writer {
     }
     Values variables(place_);
     variables.append(apply_map(builder, index_at_position(terms_), {{term}, {}, {}}));
-    if (const Value has = has_elements(builder, variables))
-      condition = condition ? builder.create<arith::AndIOp>(condition, has).getResult() : has;
+    if (const Value has = has_elements(builder, variables)) condition = both(builder, condition, has);
     return if_holds(builder, condition, sums, [&](Builder& inside) { return add_products(inside, variables, sums); });
   }
 
@@ -214,13 +213,15 @@ class Writer {
     std::map<int64_t, Tap> taps;
     const Values index = index_below(builder, variables);
     for (const ElementBelow& one : elements_below(along(), image(), tiling_)) {
-      const Value element = read_element(builder, variables, index, one);
+      Value inside;
+      const Value element = read_element(builder, variables, index, one, inside);
       for (const auto& [output, number] : one.products) {
         Tap& tap = taps[number];
         if (!tap.factor) tap.factor = read_tap(builder, variables, number, tap.is_there);
         Value& sum = sums[static_cast<size_t>(output)];
         const Value more = builder.create<mlir::math::FmaOp>(element, tap.factor, sum);
-        sum = tap.is_there ? builder.create<arith::SelectOp>(tap.is_there, more, sum).getResult() : more;
+        const Value is_there = both(builder, inside, tap.is_there);
+        sum = is_there ? builder.create<arith::SelectOp>(is_there, more, sum).getResult() : more;
       }
     }
     return sums;
@@ -246,25 +247,27 @@ class Writer {
     return index;
   }
 
-  /// 0 beyond the image. No load waits for a branch: there an element at the image's end is read.
-  Value read_element(Builder& builder, const Values& variables, Values index, const ElementBelow& one) {
+  /// Both conditions; null always holds.
+  static Value both(Builder& builder, Value a, Value b) {
+    return !a ? b : !b ? a : builder.create<arith::AndIOp>(a, b).getResult();
+  }
+
+  /// `inside` is null if it lies within the image of all strips. No load waits for a branch: beyond the image an
+  /// element at its end is read.
+  Value read_element(Builder& builder, const Values& variables, Values index, const ElementBelow& one, Value& inside) {
     const hlo::WindowDimension& window = along();
     const Expr begin = of_place(a_.output_spatial[tiling_.dimension]) * (tiling_.outputs * window.stride) +
                        of_term(tiling_.dimension + 1) * (tiling_.taps * window.rhs_dilate);
     Value position = apply(builder, indexing::floor_div(begin, window.lhs_dilate) + one.offset, variables);
-    Value is_there;
     const auto require = [&](CmpIPredicate predicate, int64_t bound) {
-      const Value holds = compare(builder, predicate, position, index_constant(builder, bound));
-      is_there = is_there ? builder.create<arith::AndIOp>(is_there, holds).getResult() : holds;
+      inside = both(builder, inside, compare(builder, predicate, position, index_constant(builder, bound)));
     };
     if (one.may_be_before) require(CmpIPredicate::sge, 0);
     if (one.may_be_after) require(CmpIPredicate::slt, image());
     if (one.may_be_before) position = builder.create<arith::MaxSIOp>(position, index_constant(builder, 0));
     if (one.may_be_after) position = builder.create<arith::MinSIOp>(position, index_constant(builder, image() - 1));
     index[static_cast<size_t>(a_.input_spatial[tiling_.dimension])] = position;
-    const Value element = read(builder, 0, lhs_.type, index);
-    return is_there ? builder.create<arith::SelectOp>(is_there, element, emit_zero(builder, type_)).getResult()
-                    : element;
+    return read(builder, 0, lhs_.type, index);
   }
 
   /// An element of the window; `is_there` is null if all chunks have it.
@@ -310,7 +313,7 @@ class Writer {
     Value condition = has_place_;
     if (tiling_.strips * tiling_.outputs > size) {
       const Value is_there = compare(builder, CmpIPredicate::slt, along, index_constant(builder, size));
-      condition = condition ? builder.create<arith::AndIOp>(condition, is_there).getResult() : is_there;
+      condition = both(builder, condition, is_there);
     }
     return if_holds(builder, condition, outputs, [&](Builder& inside) {
       if (tiling_.parts == 1)

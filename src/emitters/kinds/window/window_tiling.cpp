@@ -118,7 +118,7 @@ class Model {
     if (code.products <= std::max(code.elements, taps) || code.products > kMostProducts) return;
     if ((outputs + std::min(outputs, taps)) * sum_bytes > kMostRegisters * 4) return;
     for (const int64_t threads : {1, 2, 4, 8, 16, 32, 64, 128, 256}) {
-      if (on_terms_ ? threads < kWarp || threads >= tiling.terms + kWarp : threads > tiling.terms) continue;
+      if (threads > tiling.terms || (on_terms_ && threads < kWarp)) continue;
       for (const int64_t places : {1, 2, 4, 8, 16, 32, 64, 128}) {
         if (threads * places > kMostThreads || threads * places % kWarp != 0) continue;
         if (threads == 1 && places < 128) continue;
@@ -156,7 +156,8 @@ class Model {
     const auto blocks = static_cast<double>(tiling.blocks());
     const auto iterations = static_cast<double>(tiling.iterations());
     const double threads = blocks * static_cast<double>(tiling.threads());
-    // Narrow elements are widened. Those that may lie beyond an image have addresses of their own, and are selected.
+    // Narrow elements are widened. Those that may lie beyond an image have addresses of their own, and sums that are
+    // selected.
     const double of_load = hlo::byte_width(lhs_.type) < 4 ? 2.5 : 1.5;
     constexpr double kOfGuard = 6, kOfIteration = 40, kOfSum = 12;
     const auto loads = static_cast<double>(code.elements + code.taps);
