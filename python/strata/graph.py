@@ -165,8 +165,9 @@ class Value:
     def __getitem__(self, index) -> "Value":
         """Numbers and slices of step 1: x[0], x[:, 4:8], x[..., -1]."""
         parts = list(index if isinstance(index, tuple) else (index,))
-        if parts.count(Ellipsis) == 1:
-            at = parts.index(Ellipsis)
+        all_others = [at for at, part in enumerate(parts) if part is Ellipsis]  # arrays have no single ==
+        if len(all_others) == 1:
+            at = all_others[0]
             parts[at : at + 1] = [slice(None)] * (self.ndim - len(parts) + 1)
         if len(parts) > self.ndim:
             raise _error(

@@ -256,3 +256,12 @@ def test_equality_is_no_operator():
         y in [x, y]  # noqa: B015
     assert x in [x, y] and {x: 1, y: 2}[y] == 2 and g.inputs == [x, y] and x != None  # noqa: E711
     g.output((x >= y) * (x <= y))
+
+
+def test_indices_are_whole_numbers():
+    g = strata.Graph()
+    x = g.input("X", (4, 8))
+    assert x[np.int64(1)].shape == (8,) and x[np.array(1), -1].shape == ()
+    for index in (None, True, 1.0, np.array([1, 2])):
+        with pytest.raises(strata.Error, match="is no index of 'X': indices are whole numbers and slices"):
+            x[index]

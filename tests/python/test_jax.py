@@ -346,3 +346,15 @@ def test_axes_named_outside_are_refused_with_a_remedy():
         jax.vmap(strata.jax.jit(centred), axis_name="rows")(x)
     by_row = jax.vmap(centred, axis_name="rows")
     same(strata.jax.jit(by_row)(x), by_row(x))
+
+
+def test_names_of_arguments_that_look_like_those_of_leaves():
+    same(strata.jax.jit(lambda x_0_2, x, x_0: x_0_2 + x[0] + x_0)(1.0, [2.0], 3.0), jnp.float32(6))
+
+
+def test_arrays_that_are_not_jaxs():
+    torch = pytest.importorskip("torch", reason="torch is not installed: its tensors are not tested")
+    with pytest.raises(TypeError, match="argument x of .* is an array of torch.float32, which JAX does not have"):
+        strata.jax.jit(lambda x: x)(torch.ones(3))
+    with pytest.raises(TypeError, match="argument x of .* is a typed random key"):
+        strata.jax.jit(lambda x: x)(jax.random.key(0))
