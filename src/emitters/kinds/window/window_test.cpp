@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "emitters/kinds/window/window_tiling.h"
 #include "emitters/program.h"
 #include "hlo/compare.h"
@@ -216,6 +218,25 @@ TEST(Window, TakesWhatStandsAroundAConvolution) {
       "ENTRY e {{\n{0}  b = f32[18] parameter(2)\n  ROOT r = {2} fusion(x, w, b), kind=kLoop, calls=f\n}}\n",
       parameters(one), convolution(one, "x1", "w"), result);
   EXPECT_EQ(check(text, one.terms(), "window"), "window");
+}
+
+/// What lies beyond an image is no 0 that would be multiplied.
+TEST(Window, InfiniteWeightsMeetNothingBeyondImages) {
+  for (const int64_t size : {28, 60}) {  // a strip, and several
+    const Case one{{same(size, 7), same(size, 7)}, 1, 1, 1, 2, 1, true, true, true};
+    const auto module = hlo::parse_module(text_of(one));
+    ASSERT_TRUE(module) << module.error().to_string();
+    auto arguments = hlo::typical_arguments((*module)->entry_computation(), 7);
+    auto* const weights = reinterpret_cast<float*>(arguments[1].mutable_bytes());
+    for (const size_t place : {0, 3, 21, 97}) weights[place] = std::numeric_limits<float>::infinity();
+    const auto program = emit_program(**module, {});
+    ASSERT_TRUE(program) << program.error().to_string();
+    EXPECT_EQ(program->steps[0].fusion->decision().emitter, "window");
+    const auto expected = hlo::evaluate(**module, arguments);
+    const auto result = run_on_cpu(*program, arguments);
+    ASSERT_TRUE(result && expected);
+    EXPECT_EQ(hlo::difference(*result, *expected, 4 * hlo::slack_of_terms(one.terms())).value_or(""), "");
+  }
 }
 
 TEST(Window, LeavesWhatSharesNothing) {
