@@ -273,7 +273,10 @@ SHOWN = {
     ("dot", "library"): [dot("bf16", 512, 1024, 1024)],
     ("convolution", "kernel"): [entry("x = s32[1,2,8,8] parameter(0)", "w = s32[2,2,3,3] parameter(1)",
                                       "r = s32[1,2,6,6] convolution(x, w), window={size=3x3}, "
-                                      "dim_labels=bf01_oi01->bf01")],
+                                      "dim_labels=bf01_oi01->bf01"),
+                                entry("x = f32[2,16,16,32] parameter(0)", "w = f32[3,3,1,32] parameter(1)",
+                                      "r = f32[2,14,14,32] convolution(x, w), window={size=3x3}, "
+                                      "dim_labels=b01f_01io->b01f, feature_group_count=32")],
     ("convolution", "library"): [entry("x = f32[8,32,16,16] parameter(0)", "w = f32[64,32,3,3] parameter(1)",
                                        "r = f32[8,64,14,14] convolution(x, w), window={size=3x3}, "
                                        "dim_labels=bf01_oi01->bf01")],
@@ -318,10 +321,10 @@ SHOWN = {
         *(call_of(target) for target in ("Sharding", "LayoutConstraint", "MoveToHost", "MoveToDevice",
                                          "annotate_device_placement"))],
     ("custom-call", "library"): [potrf(600), getrf(600), geqrf(600), orgqr(600), syevd(20, "f32"), syevd(200, "f32"),
-                                 gesvdj(20, "f32"), gesvdj(200, "f32")],
+                                 gesvdj(20, "f32")],
     ("custom-call", "rewritten"): [
         *((call(200), "--no-libraries") for call in (potrf, getrf, geqrf, orgqr)), potrf(8), getrf(8),
-        *((call(8, "f32"), "--no-libraries") for call in (syevd, gesvdj)),
+        *((call(8, "f32"), "--no-libraries") for call in (syevd, gesvdj)), gesvdj(200, "f32"),
         entry("x = f32[4,4] parameter(0)", "b = f32[4,2] parameter(1)", 'r = f32[4,2] custom-call(x, b), '
               'custom_call_target="lapack_strsm_ffi", backend_config={diag = 85 : ui8, side = 76 : ui8, '
               "trans_x = 78 : ui8, uplo = 76 : ui8}"),

@@ -277,6 +277,11 @@ TEST_F(SolversTest, RandomSingularVectorsAgreeWithTheInterpreter) {
     } else {
       text += fmt::format("  ROOT r = ({}, s32{}) tuple(w, o)\n}}\n", values, dims(batch));
     }
+    const bool has_whole = !vectors || all || rows == columns;
+    if (std::max(rows, columns) > 32 || !has_whole) {  // loops: what they compute is tested with them
+      EXPECT_THAT(explained_work(text), testing::Not(HasSubstr("singular"))) << text;
+      continue;
+    }
     expect_checked(text, seed);
     EXPECT_THAT(explained_,
                 HasSubstr(vectors ? "cuSOLVER         singular vectors" : "cuSOLVER         singular values"))
@@ -285,8 +290,8 @@ TEST_F(SolversTest, RandomSingularVectorsAgreeWithTheInterpreter) {
     full += has_full ? 1 : 0;
     thin += vectors && !has_full ? 1 : 0;
   }
-  EXPECT_GE(thin, 20);
-  EXPECT_GE(full, 20);
+  EXPECT_GE(thin, 8);
+  EXPECT_GE(full, 8);
 }
 
 // As JAX writes jnp.linalg.solve for CUDA, and the others.
@@ -363,9 +368,8 @@ bool are_a_librarys(int64_t batch, int64_t rows, int64_t columns) {
 
 TEST_F(SolversTest, PricesOfSingularVectorsDecide) {
   EXPECT_TRUE(are_a_librarys(1000, 20, 20));
-  EXPECT_TRUE(are_a_librarys(1, 256, 256));
-  EXPECT_TRUE(are_a_librarys(1, 100, 300));
-  EXPECT_FALSE(are_a_librarys(100, 64, 64));  // a call for each, where loops go over all at once
+  EXPECT_FALSE(are_a_librarys(1, 256, 256));  // the library has those of up to 32 rows
+  EXPECT_FALSE(are_a_librarys(100, 64, 64));
 }
 
 constexpr const char* kEigenvalues = R"(ENTRY e {
