@@ -70,6 +70,8 @@ std::optional<hlo::InstructionId> gelu_of(const hlo::Computation& computation, c
 
 /// Of a kernel that computes each of so many results, sums of so many terms, by itself.
 double loop_microseconds(double results, double terms, int64_t bytes_of_term, const Target& target);
+/// Terms of each result of a product or a convolution; those between dilated elements count.
+double terms_of_result(const hlo::Computation& computation, const hlo::Instruction& it);
 /// Of the faster of the emitters' kernels for a convolution: loops, or strips (kinds/window).
 double convolution_kernel_microseconds(const hlo::Computation& computation, const hlo::Instruction& it,
                                        const Target& target);

@@ -112,20 +112,6 @@ class CalleeBuilder {
   std::map<InstructionId, InstructionId> cloned_;
 };
 
-double work_of(const Computation& computation, const Instruction& it, double& results) {
-  results = static_cast<double>(it.shape.element_count());
-  if (it.opcode == Opcode::Dot) {
-    double terms = 1;
-    for (const int64_t d : it.as<hlo::DotAttributes>().lhs_contracting)
-      terms *= static_cast<double>(computation.operand_shape(it, 0).dim(d));
-    return terms;
-  }
-  const auto& a = it.as<hlo::ConvolutionAttributes>();
-  auto terms = static_cast<double>(computation.operand_shape(it, 1).dim(a.kernel_input_feature));
-  for (const hlo::WindowDimension& each : a.window) terms *= static_cast<double>(each.size);
-  return terms;
-}
-
 /// What an operand is computed of by operators that a product's kernel takes in, and nothing else needs.
 class Prologue {
  public:
@@ -232,8 +218,8 @@ class Rewriter {
       plans_.emplace(plan->result, std::move(*plan));
       return;
     }
-    double results = 0;
-    const double terms = work_of(from_, it, results);
+    const auto results = static_cast<double>(it.shape.element_count());
+    const double terms = terms_of_result(from_, it);
     const double loop =
         it.opcode == Opcode::Convolution
             ? convolution_kernel_microseconds(from_, it, target_)
@@ -480,9 +466,22 @@ double loop_microseconds(double results, double terms, int64_t bytes_of_term, co
          (target.kernel_seconds() + std::max(loads, 4 * all / (rates.scalar_rate / 2)) + rates.unrolled_term * terms);
 }
 
+double terms_of_result(const Computation& computation, const Instruction& it) {
+  if (it.opcode == Opcode::Dot) {
+    double terms = 1;
+    for (const int64_t d : it.as<hlo::DotAttributes>().lhs_contracting)
+      terms *= static_cast<double>(computation.operand_shape(it, 0).dim(d));
+    return terms;
+  }
+  const auto& a = it.as<hlo::ConvolutionAttributes>();
+  auto terms = static_cast<double>(computation.operand_shape(it, 1).dim(a.kernel_input_feature));
+  for (const hlo::WindowDimension& each : a.window) terms *= static_cast<double>(each.size);
+  return terms;
+}
+
 double convolution_kernel_microseconds(const Computation& computation, const Instruction& it, const Target& target) {
-  double results = 0;
-  const double terms = work_of(computation, it, results);
+  const auto results = static_cast<double>(it.shape.element_count());
+  const double terms = terms_of_result(computation, it);
   const double loop =
       loop_microseconds(results, terms, 2 * hlo::byte_width(computation.operand_shape(it, 0).type), target);
   const Result<WindowTiling> tiling = choose_window_tiling(computation, it, target);

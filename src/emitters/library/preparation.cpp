@@ -254,8 +254,7 @@ class Preparer : hlo::EntryRewriter {
     const int64_t groups = filters ? a.batch_group_count : a.feature_group_count;
     const int64_t channels = filters ? it.shape.dim(a.output_batch) : w.dim(a.kernel_input_feature);
     if (groups == 1 || !has_few_channels(channels)) return kernel >= kWorthACopy;
-    double products = static_cast<double>(it.shape.element_count() * w.dim(a.kernel_input_feature));
-    for (const hlo::WindowDimension& each : a.window) products *= static_cast<double>(each.size);
+    const double products = static_cast<double>(it.shape.element_count()) * terms_of_result(from_, it);
     return kernel >= 1e6 * few_channels_seconds(products, hlo::byte_width(x.type), filters);
   }
 

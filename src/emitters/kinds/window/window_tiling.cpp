@@ -137,7 +137,7 @@ class Model {
 
   /// What a thread does for a strip and a chunk.
   struct Code {
-    int64_t elements = 0, guarded = 0, products = 0, taps = 0;
+    int64_t elements = 0, guarded = 0, products = 0;
   };
   Code code_of(const WindowTiling& tiling) const {
     const size_t d = tiling.dimension;
@@ -147,7 +147,6 @@ class Model {
       code.guarded += one.may_be_before || one.may_be_after ? 1 : 0;
       code.products += std::ssize(one.products);
     }
-    code.taps = tiling.taps;
     return code;
   }
 
@@ -160,7 +159,7 @@ class Model {
     // selected.
     const double of_load = hlo::byte_width(lhs_.type) < 4 ? 2.5 : 1.5;
     constexpr double kOfGuard = 6, kOfIteration = 40, kOfSum = 12;
-    const auto loads = static_cast<double>(code.elements + code.taps);
+    const auto loads = static_cast<double>(code.elements + tiling.taps);
     const double of_product = wide_type(it_.shape.type) == hlo::ElementType::F64 ? 2 : 1;
     const double instructions = of_load * loads + kOfGuard * static_cast<double>(code.guarded) +
                                 of_product * static_cast<double>(code.products) + kOfIteration;
