@@ -79,7 +79,7 @@ class Decoder:
             raise Error(f"weights is {type(given).__name__}\n  give a path, a mapping of names to tensors, or 'random'")
         self._device, gpu = _device(device)
         self._core = _core.Decoder.open(
-            kind, config, path, tensors, random_seed if given == "random" else None, self._device, gpu, mode, batch,
+            kind, config, [], path, tensors, random_seed if given == "random" else None, self._device, gpu, mode, batch,
             capacity, arguments.cache_folder(cache),
         )  # fmt: skip
         self._kept = kept if self._device == "host" else []  # the interpreter reads embeddings where they lie

@@ -70,6 +70,7 @@ Result<ModelWeights> weights_of(const std::vector<GivenTensor>& given, const Mod
 struct DecoderRequest {
   std::string config_kind;  ///< "text" of a config.json, or a "name": that of a file, a folder or a preset
   std::string config;
+  std::vector<float> frequencies;    ///< of rotary embeddings; empty: as the configuration says
   std::string path;                  ///< of weights
   std::vector<GivenTensor> tensors;  ///< or these
   std::optional<uint64_t> seed;      ///< or random ones
@@ -81,7 +82,8 @@ struct DecoderRequest {
 };
 
 Result<void> open_decoder(Decoder& made, const DecoderRequest& request) {
-  STRATA_TRY(const ModelConfig config, read_config(request.config_kind, request.config));
+  STRATA_TRY(ModelConfig config, read_config(request.config_kind, request.config));
+  config.frequencies = request.frequencies;
   made.notes = megakernel::notes_of(config);
   if (request.seed) {
     STRATA_TRY(made.weights, ModelWeights::random(config, *request.seed));
@@ -188,17 +190,36 @@ void bind_decoder(nb::module_& module) {
   nb::class_<Decoder>(module, "Decoder", "A model that decodes tokens on a device.")
       .def_static(
           "open",
-          [](const std::string& config_kind, const std::string& config, const std::string& path,
-             const std::vector<GivenTensor>& tensors, std::optional<uint64_t> seed, const std::string& device_name,
-             std::shared_ptr<GpuDevice> device, const std::string& mode, int64_t batch, int64_t capacity,
-             const std::string& cache_folder) {
-            return make_decoder(
-                {config_kind, config, path, tensors, seed, device_name, mode, batch, capacity, cache_folder},
-                std::move(device));
+          [](const std::string& config_kind, const std::string& config, const std::vector<float>& frequencies,
+             const std::string& path, const std::vector<GivenTensor>& tensors, std::optional<uint64_t> seed,
+             const std::string& device_name, std::shared_ptr<GpuDevice> device, const std::string& mode, int64_t batch,
+             int64_t capacity, const std::string& cache_folder) {
+            return make_decoder({config_kind, config, frequencies, path, tensors, seed, device_name, mode, batch,
+                                 capacity, cache_folder},
+                                std::move(device));
           },
-          "config_kind"_a, "config"_a, "path"_a, "tensors"_a, "seed"_a.none(), "device_name"_a, "device"_a.none(),
-          "mode"_a, "batch"_a, "capacity"_a, "cache_folder"_a,
+          "config_kind"_a, "config"_a, "frequencies"_a, "path"_a, "tensors"_a, "seed"_a.none(), "device_name"_a,
+          "device"_a.none(), "mode"_a, "batch"_a, "capacity"_a, "cache_folder"_a,
           "Compiles the step and packs the weights. `tensors` must live as long as the decoder.")
+      .def(
+          "step",
+          [](Decoder& of, const std::vector<int>& tokens, int64_t position,
+             const std::vector<std::pair<uint64_t, uint64_t>>& caches, int64_t positions, bool takes_caches,
+             uint64_t logits) {
+            megakernel::CallerStep step{tokens, position, {}, positions, takes_caches, logits};
+            for (const auto& [keys, values] : caches) step.caches.push_back({keys, values});
+            Result<void> done;
+            {
+              const nb::gil_scoped_release unlocked;
+              const std::lock_guard alone(of.generating);
+              done = of.decoder->step(step);
+            }
+            value_of(std::move(done));
+          },
+          "tokens"_a, "position"_a, "caches"_a, "positions"_a, "takes_caches"_a, "logits"_a,
+          "One step, with addresses of a caller's keys and values by layer, bfloat16 [batch, heads, positions, "
+          "head_dim] "
+          "each, and of logits, bfloat16 [batch, vocab_size]. takes_caches: rows before the position are the caller's.")
       .def_prop_ro("description", [](const Decoder& of) { return of.decoder->description(); })
       .def_prop_ro("start_seconds",
                    [](const Decoder& of) {

@@ -13,6 +13,7 @@ names the operator, its place in the user's code and the reason. Options: see `O
     the way there    decompositions.py, partition.py (what is compiled together), writer.py (part → text)
     time of searches search_time.py
     at run time      runtime.py
+    mode="megakernel"  decode_graph.py (is a graph a decoder's step?), decode_run.py
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from . import (  # noqa: F401  (they fill the table)
     bits, complexes, control_flow, elementwise, indexing, norms, pooling, products, recurrent, reductions, shapes,
     unary,
 )
+from .decode_run import decode_step
 from .decompositions import decomposition_table, replace_attention, separate_dropout
 from .options import Options, read_options
 from .places import FALLBACKS
@@ -64,13 +66,18 @@ def backend(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, options:
             return run
         return compile_
 
-    replace_attention(gm)
-    with sdpa_kernel(SDPBackend.MATH):
-        return aot_autograd(
-            fw_compiler=compiler("forward"), bw_compiler=compiler("backward"), inference_compiler=compiler("inference"),
-            decompositions=decomposition_table(), partition_fn=min_cut_rematerialization_partition,
-            keep_inference_input_mutations=True,  # the graph changes its arguments itself: in_place.py
-        )(gm, example_inputs)
+    def kernels(inputs: Sequence[Any]) -> Callable:
+        replace_attention(gm)
+        with sdpa_kernel(SDPBackend.MATH):
+            return aot_autograd(
+                fw_compiler=compiler("forward"), bw_compiler=compiler("backward"),
+                inference_compiler=compiler("inference"), decompositions=decomposition_table(),
+                partition_fn=min_cut_rematerialization_partition,
+                keep_inference_input_mutations=True,  # the graph changes its arguments itself: in_place.py
+            )(gm, inputs)
+
+    step = decode_step(gm, kernels) if chosen.mode == "megakernel" else None
+    return kernels(example_inputs) if step is None else step
 
 
 def _register() -> None:

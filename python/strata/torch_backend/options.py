@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
-MODES = ("auto", "kernels")
+MODES = ("auto", "kernels", "megakernel")
 _MODES_OF_INDUCTOR = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 EFFORTS = ("none", "quick", "full")
 # Seconds of search for each graph where search_budget is not given.
@@ -16,7 +16,9 @@ SECONDS = {"none": 0.0, "quick": 20.0, "full": 120.0}
 class Options:
     """Options of torch.compile(model, backend="strata", options={...}).
 
-    mode           "auto" or "kernels": kernels for each graph. "megakernel" is refused here: strata.Decoder is for it.
+    mode           "auto" or "kernels": kernels for each graph. "megakernel": graphs that are a step of a dense decoder
+                   of the Qwen3 or Llama-3 family, one token a sequence with a static cache, as one persistent kernel
+                   with weights of its own; others by kernels, with a line of the log that says why.
     effort         "none": no search; "quick": 20 s of search on a GPU for each graph; "full": 120 s. Where it is not
                    given: "quick" on a GPU, for a function with all its recompilations together; "none" on the host,
                    where nothing is ever searched. Graphs without products of matrices take no time, nor does what
@@ -52,10 +54,6 @@ def read_options(given: dict[str, Any] | None, mode: str | None = None) -> Optio
     if unknown:
         raise ValueError(f"backend 'strata' has no option {unknown[0]!r}; it has {', '.join(known)}")
     options = Options(**given)
-    if options.mode == "megakernel":
-        raise ValueError("backend 'strata': mode='megakernel' decodes tokens, step after step in one kernel, and "
-                         "torch.compile hands over the graph of a single step; use strata.Decoder(model).generate(ids), "
-                         "or mode='kernels' here")
     if options.mode in _MODES_OF_INDUCTOR:
         raise ValueError(f"backend 'strata': mode={options.mode!r} is one of inductor's; leave mode out, and for a "
                          "longer search give options={'effort': 'full'} in its place")

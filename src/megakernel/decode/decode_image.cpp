@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "megakernel/decode/attention_body.h"
+#include "megakernel/decode/caller_step.h"
 #include "megakernel/decode/decode_sizes.h"
 #include "megakernel/tasks/device/strata_sequence.h"
 #include "megakernel/tgraph/decompose.h"
@@ -468,8 +469,14 @@ class DecodeImageBuilder {
       made.writes.push_back(tile(t, true, grid, {2, 1, splits ? 0 : -1, -1}));
     }
     made.writes.push_back(tile(cache, true, grid, {0, 1, 2, -1}));
-    if (!made_.bodies.contains("attention"))
-      made_.bodies["attention"] = attention_body({c_, op, *code, shape_.capacity, rows_.each, std::move(outs)});
+    if (!made_.bodies.contains("attention")) {
+      const AttentionTask task{c_, op, *code, shape_.capacity, rows_.each, std::move(outs)};
+      made_.bodies["attention"] = attention_body(task);
+      if (!is_prompt()) {
+        made_.functions += caller_kernels(task, c_.vocab_size);
+        made_.caller_kernels = {kCallerRowsKernel, kCallerLogitsKernel};
+      }
+    }
     if (splits) STRATA_CHECK(combine(operators->operators.back(), grid));
     return {};
   }

@@ -61,9 +61,10 @@ struct DecodeImage {
   std::vector<DecodeBuffer> buffers;
   std::vector<std::vector<int>> arguments;  ///< by operator: buffers
   std::vector<PackJob> packing;
-  std::map<std::string, TaskBody> bodies;  ///< by block function
-  std::map<std::string, TaskCode> codes;   ///< of these, those that were generated
-  std::string functions;                   ///< device text of the block functions and of the packing kernels
+  std::map<std::string, TaskBody> bodies;   ///< by block function
+  std::map<std::string, TaskCode> codes;    ///< of these, those that were generated
+  std::string functions;                    ///< device text of the block functions and of the packing kernels
+  std::vector<std::string> caller_kernels;  ///< in that text: caller_step.h; none of a step of prompts
   /// Of all buffers.
   int64_t bytes() const;
   int64_t floor_bytes = 0;  ///< weights that every step reads, without the cache

@@ -316,6 +316,9 @@ Result<void> DecodeSession::put(DecodeBuffer::Kind kind, std::span<const Record>
       {reinterpret_cast<const char*>(records.data()), records.size_bytes()});
 }
 
+/// What the next step is fed.
+Result<void> DecodeSession::put_tokens(std::span<const int> tokens) { return put(DecodeBuffer::Kind::Tokens, tokens); }
+
 Result<void> DecodeSession::put_sequences(const GenerateOptions& options, const std::vector<bool>& ended) {
   constexpr auto low = [](uint64_t word) { return static_cast<unsigned>(word); };
   std::vector<strata_device::SequenceOptions> sequences(static_cast<size_t>(options_.batch));
@@ -472,7 +475,7 @@ Result<std::vector<std::vector<int>>> DecodeSession::generate(const std::vector<
   STRATA_CHECK(put_sequences(options, ended));
   for (; fed + 1 < longest; ++fed) {
     if (options.stop.stop_requested()) return made;
-    STRATA_CHECK(put<int>(DecodeBuffer::Kind::Tokens, next));
+    STRATA_CHECK(put_tokens(next));
     STRATA_CHECK(steps(1));
     const std::span<const int> found = kernel_->tokens(0);
     take(found, fed);
@@ -483,7 +486,7 @@ Result<std::vector<std::vector<int>>> DecodeSession::generate(const std::vector<
   prompt_seconds_ = std::chrono::duration<double>(decoding - begin).count();
   // What was found within a prompt has ended nothing.
   STRATA_CHECK(put_sequences(options, ended));
-  STRATA_CHECK(put<int>(DecodeBuffer::Kind::Tokens, next));
+  STRATA_CHECK(put_tokens(next));
   STRATA_CHECK(kernel_->launch(static_cast<uint32_t>(options.tokens)));
   uint32_t told = 0;
   const auto tell = [&] {
@@ -536,10 +539,14 @@ Result<double> DecodeSession::run(uint32_t count) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-Result<std::vector<float>> DecodeSession::logits(int64_t sequence) const {
+const DecodeMemory& DecodeSession::logits_words() const {
   const auto at = std::find_if(image_.buffers.begin(), image_.buffers.end(),
                                [](const DecodeBuffer& one) { return one.name == "Logits"; });
-  STRATA_TRY(const std::string words, buffers_[static_cast<size_t>(at - image_.buffers.begin())]->download());
+  return *buffers_[static_cast<size_t>(at - image_.buffers.begin())];
+}
+
+Result<std::vector<float>> DecodeSession::logits(int64_t sequence) const {
+  STRATA_TRY(const std::string words, logits_words().download());
   std::vector<float> found;
   const int64_t row = image_.sizes.vocab_size / 4;
   for (int64_t n = 0; n < config_.vocab_size; ++n) {

@@ -10,10 +10,15 @@
 #include <span>
 #include <stop_token>
 
+#include "megakernel/decode/caller_step.h"
 #include "megakernel/decode/decode_image.h"
 #include "megakernel/decode/decode_target.h"
 #include "megakernel/decode/prompt_step.h"
 #include "megakernel/models/sampling.h"
+
+namespace strata_device {
+struct CallerRows;
+}
 
 namespace strata::megakernel {
 
@@ -110,6 +115,9 @@ class DecodeSession {
   /// cache; (Unsupported): logits that are not finite, of any sequence; (Environment): the kernel's.
   Result<std::vector<std::vector<int>>> generate(const std::vector<std::vector<int>>& prompts,
                                                  const GenerateOptions& options, const OnToken& on_token = {});
+  /// One step, with keys, values and logits of a caller. Errors: those of check_caller_step; (Unsupported): logits that
+  /// are not finite; (Environment): the kernel's.
+  Result<void> step(const CallerStep& step);
   /// Steps that follow what was decoded, in one launch, greedily; seconds of the whole launch.
   Result<double> run(uint32_t steps);
 
@@ -168,8 +176,11 @@ class DecodeSession {
   Result<double> measured_step();
   template <class Record>
   Result<void> put(DecodeBuffer::Kind kind, std::span<const Record> records);
+  Result<void> put_tokens(std::span<const int> tokens);
   Result<void> put_sequences(const GenerateOptions& options, const std::vector<bool>& ended);
   Result<void> steps(uint32_t count);
+  Result<void> exchange_rows(const CallerStep& step, const strata_device::CallerRows& rows);
+  const DecodeMemory& logits_words() const;
   /// Until the launch has ended: how many steps it had. Errors: the kernel's; (Unsupported): logits that are not
   /// finite, with step and sequence.
   Result<uint32_t> end_launch();
@@ -181,6 +192,7 @@ class DecodeSession {
   Plan plan_;
   WorkerShape shape_;
   std::vector<std::unique_ptr<DecodeMemory>> buffers_;  ///< of image_.buffers
+  std::unique_ptr<DecodeMemory> caller_;                ///< what a caller's step tells its kernels (strata_caller.h)
   std::unique_ptr<StepKernel> kernel_;
   std::unique_ptr<PromptStep> prompt_step_;
   std::string no_prompt_step_;

@@ -4,6 +4,7 @@
 
 #include "megakernel/decode/cuda_decode.h"
 #include "megakernel/decode/fiber_decode.h"
+#include "megakernel/models/bf16.h"
 #include "megakernel/models/reference_decode.h"
 #include "runtime/cuda_streams.h"
 
@@ -37,6 +38,7 @@ class SessionDecoder : public Decoder {
                        times->graph * 1e3);
   }
   StartTimes start_times() const override { return session_->start_times(); }
+  Result<void> step(const CallerStep& step) override { return session_->step(step); }
 
  private:
   using Decoder::Decoder;
@@ -72,6 +74,10 @@ class InContext : public Decoder {
   }
   std::string description() const override { return inner_->description(); }
   StartTimes start_times() const override { return inner_->start_times(); }
+  Result<void> step(const CallerStep& step) override {
+    STRATA_TRY(const ContextScope scope, enter());
+    return inner_->step(step);
+  }
 
  private:
   using Decoder::Decoder;
@@ -96,6 +102,24 @@ class InterpretedDecoder : public Decoder {
     return std::unique_ptr<Decoder>(new InterpretedDecoder(config, options, std::move(reference)));
   }
   std::string description() const override { return "the interpreter, in float32"; }
+  Result<void> step(const CallerStep& step) override {
+    STRATA_CHECK(check_caller_step(config_, batch_, capacity_, step));
+    const auto rows_of = [&](uint64_t address) {
+      return CallerRowsView{reinterpret_cast<uint16_t*>(address), step.positions};
+    };
+    for (size_t layer = 0; layer < step.caches.size(); ++layer) {
+      if (step.takes_caches)
+        reference_.take_rows(layer, step.position, rows_of(step.caches[layer].keys),
+                             rows_of(step.caches[layer].values));
+    }
+    reference_.continue_at(step.position);
+    STRATA_TRY(const Tensor<float> logits,
+               reference_.step(std::vector<int64_t>(step.tokens.begin(), step.tokens.end())));
+    for (size_t layer = 0; layer < step.caches.size(); ++layer)
+      reference_.give_row(layer, step.position, rows_of(step.caches[layer].keys), rows_of(step.caches[layer].values));
+    std::ranges::transform(logits.data, reinterpret_cast<uint16_t*>(step.logits), float_to_bf16);
+    return {};
+  }
 
  private:
   InterpretedDecoder(const ModelConfig& config, const DecodeOptions& options, ReferenceDecoder<float> reference)

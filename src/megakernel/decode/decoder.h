@@ -48,6 +48,9 @@ class Decoder {
   /// check; the device's.
   Result<Tokens> generate(const Tokens& prompts, const GenerateOptions& options,
                           const DecodeSession::OnToken& on_token);
+  /// One step, with keys, values and logits of a caller. A generation after it begins anew, and the first step after a
+  /// generation must take its caches. One call at a time. Errors: those of check_caller_step; the device's.
+  virtual Result<void> step(const CallerStep& step) = 0;
   /// A line about how steps run.
   virtual std::string description() const = 0;
   /// Of the session; all 0 of the interpreter.

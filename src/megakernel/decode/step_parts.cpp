@@ -23,7 +23,7 @@ Result<void> compile_step_code(DecodeTarget& target, const DecodeImage& image, c
                                bool profile) {
   std::vector<std::string> names;
   for (const TaskFunction& function : plan.functions) names.push_back(function.name);
-  std::set<std::string> kernels;
+  std::set<std::string> kernels(image.caller_kernels.begin(), image.caller_kernels.end());
   for (const PackJob& job : image.packing) kernels.insert(job.kernel);
   return target.compile(image.text(names), static_cast<int>(names.size()),
                         std::vector<std::string>(kernels.begin(), kernels.end()), form, profile);

@@ -50,6 +50,9 @@ struct ModelConfig {
   double rms_norm_eps = 0;
   double rope_theta = 0;
   std::optional<RopeScaling> rope_scaling;
+  /// Instead of these two, where a model's own table is known: radians a position of head_dim / 2 pairs. Empty: none.
+  /// No config.json has it.
+  std::vector<float> frequencies;
   bool tie_word_embeddings = false;  ///< the head's matrix is that of the embeddings
   std::vector<int64_t> eos_token_ids;
   std::vector<AssumedKey> assumed;

@@ -169,6 +169,45 @@ Result<Tensor<T>> ReferenceDecoder<T>::step(std::span<const int64_t> tokens) {
 }
 
 template <std::floating_point T>
+template <class Visit>
+void ReferenceDecoder<T>::each_row(const std::string& name, size_t layer, int64_t position,
+                                   const CallerRowsView& callers, const Visit& visit) {
+  const auto part = std::ranges::find(kLayerParts, DecoderPart::Attention) - kLayerParts.begin();
+  Run& run = layers_[layer][static_cast<size_t>(part)];
+  const Graph& graph = *run.program->graph;
+  size_t input = 0;
+  while (graph.tensor(graph.inputs()[input]).name != name) ++input;
+  const int64_t d = config_.head_dim;
+  for (int64_t h = 0; h < options_.batch * config_.num_key_value_heads; ++h)
+    visit(run.inputs[input].data.data() + (h * options_.capacity + position) * d,
+          callers.elements + (h * callers.positions + position) * d);
+}
+
+template <std::floating_point T>
+void ReferenceDecoder<T>::take_rows(size_t layer, int64_t count, const CallerRowsView& keys,
+                                    const CallerRowsView& values) {
+  const auto take = [&](T* own, const uint16_t* callers) {
+    std::transform(callers, callers + config_.head_dim, own,
+                   [](uint16_t bits) { return static_cast<T>(bf16_to_float(bits)); });
+  };
+  for (int64_t position = 0; position < count; ++position) {
+    each_row("KCache", layer, position, keys, take);
+    each_row("VCache", layer, position, values, take);
+  }
+}
+
+template <std::floating_point T>
+void ReferenceDecoder<T>::give_row(size_t layer, int64_t position, const CallerRowsView& keys,
+                                   const CallerRowsView& values) {
+  const auto give = [&](const T* own, uint16_t* callers) {
+    std::transform(own, own + config_.head_dim, callers,
+                   [](T value) { return float_to_bf16(static_cast<float>(value)); });
+  };
+  each_row("KCache", layer, position, keys, give);
+  each_row("VCache", layer, position, values, give);
+}
+
+template <std::floating_point T>
 Result<void> ReferenceDecoder<T>::restart(int64_t sequence) {
   if (sequence < 0 || sequence >= options_.batch) {
     return with_remedy(invalid("there is no sequence {}", sequence),

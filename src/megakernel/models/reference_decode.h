@@ -22,6 +22,12 @@ struct ReferenceOptions {
   bool round_storage = false;
 };
 
+/// Keys, or values, of a layer in memory of a caller: bfloat16 [batch, num_key_value_heads, positions, head_dim].
+struct CallerRowsView {
+  uint16_t* elements = nullptr;
+  int64_t positions = 0;
+};
+
 /// A decoder and the state of a batch of sequences, in float or double. Weights are converted once, so it takes
 /// sizeof(T) bytes a weight.
 template <std::floating_point T>
@@ -44,6 +50,13 @@ class ReferenceDecoder {
   /// Forgets one sequence; its next token is the first of another. Error (InvalidInput) where there is none.
   Result<void> restart(int64_t sequence);
 
+  /// The first `count` positions of a layer's cache become those of a caller.
+  void take_rows(size_t layer, int64_t count, const CallerRowsView& keys, const CallerRowsView& values);
+  /// A position of a layer's cache goes to a caller, rounded.
+  void give_row(size_t layer, int64_t position, const CallerRowsView& keys, const CallerRowsView& values);
+  /// The next token of every sequence has this position.
+  void continue_at(int64_t position) { lengths_.assign(lengths_.size(), position); }
+
   /// How many tokens each sequence has.
   const std::vector<int64_t>& lengths() const { return lengths_; }
 
@@ -61,6 +74,10 @@ class ReferenceDecoder {
   void set_positions();
   /// This step's row of Krot or V to a layer's cache, and to all positions after it.
   void append(Tensor<T>& cache, const Tensor<T>& rows) const;
+  /// Calls visit(row of the cache, row of the caller's) for each head of that position.
+  template <class Visit>
+  void each_row(const std::string& name, size_t layer, int64_t position, const CallerRowsView& callers,
+                const Visit& visit);
 
   ModelConfig config_;
   ReferenceOptions options_;

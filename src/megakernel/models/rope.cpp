@@ -6,6 +6,7 @@
 namespace strata::megakernel {
 
 std::vector<float> rope_frequencies(const ModelConfig& config) {
+  if (!config.frequencies.empty()) return config.frequencies;
   std::vector<float> frequencies;
   for (int64_t i = 0; i < config.head_dim; i += 2) {
     const float exponent = static_cast<float>(i) / static_cast<float>(config.head_dim);

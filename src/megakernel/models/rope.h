@@ -20,6 +20,8 @@ namespace strata::megakernel {
 ///     (1 − s) · f_i / factor + s · f_i   between, s = (L / w_i − low_freq_factor) / (high_freq_factor −
 ///     low_freq_factor)
 ///
+/// A configuration that has its frequencies itself gives those.
+///
 /// Each operation is rounded to float32; the power is the float32 nearest to that of the float32 operands.
 std::vector<float> rope_frequencies(const ModelConfig& config);
 

@@ -13,6 +13,7 @@ namespace strata {
 /// that, what attention over a cache is made of beside its block function; and the ends of a decode step.
 std::string_view task_library();
 std::string_view attention_library();
+std::string_view caller_library();
 std::string_view sampling_library();
 
 }  // namespace strata

@@ -78,8 +78,12 @@ STRATA_DEVICE void gather_words(Side& side, int count, int rank, int threads, co
 
 /// 8 bytes of a stored tile: word `column` of a row.
 template <class Shared>
+STRATA_DEVICE unsigned* word_of_tile(unsigned char* tile, int row, int column) {
+  return reinterpret_cast<unsigned*>(tile + Shared::offset(row, column / 2) + column % 2 * 8);
+}
+template <class Shared>
 STRATA_DEVICE void put_word(unsigned char* tile, int row, int column, const unsigned (&data)[2]) {
-  auto* const to = reinterpret_cast<unsigned*>(tile + Shared::offset(row, column / 2) + column % 2 * 8);
+  unsigned* const to = word_of_tile<Shared>(tile, row, column);
   to[0] = data[0];
   to[1] = data[1];
 }
