@@ -12,6 +12,7 @@ written them in another way. What depends on positions and masks alone is left t
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,6 +30,10 @@ _SEED = 20_251
 
 class NotADecodeStep(Exception):
     """Why a graph is none."""
+
+
+class SeveralTokens(NotADecodeStep):
+    """It is a step of prompts, which kernels run."""
 
 
 @dataclass
@@ -60,7 +65,11 @@ class DecodeGraph:
 
 def recognize(graph: torch.fx.Graph) -> DecodeGraph:
     """Raises NotADecodeStep, with the first reason, where the graph is none."""
-    return _Recognizer(graph).run()
+    try:
+        return _Recognizer(graph).run()
+    except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
+        # A graph may call what it calls in any way; one that cannot be read is not a step that is known.
+        raise NotADecodeStep(f"it is written as no model that is known ({type(error).__name__}: {error})") from error
 
 
 def name_of(node: Node) -> str:
@@ -91,6 +100,14 @@ def ancestors(node: Node, stop: Iterable[Node] = ()) -> set[Node]:
             if one not in stop:
                 todo.extend(one.all_input_nodes)
     return found
+
+
+def _is_in_place(node: Node) -> bool:
+    name = name_of(node)
+    if getattr(node.target, "__module__", "") == "_operator":  # whose and_ and or_ are not
+        return name in ("setitem", "delitem") or hasattr(operator, f"__{name}__") and name.startswith("i") and \
+            hasattr(operator, name[1:])
+    return name.endswith("_") and not name.endswith("__")
 
 
 def _counted(node: Node) -> Node:
@@ -142,7 +159,7 @@ class _Recognizer:
         if not _is_tensor(ids) or ids.op != "placeholder":
             raise NotADecodeStep("its tokens are computed in it")
         if len(shape_of(ids)) != 2 or shape_of(ids)[1] != 1:
-            raise NotADecodeStep(f"its tokens are {list(shape_of(ids))}, not one a sequence")
+            raise SeveralTokens(f"its tokens are {list(shape_of(ids))}, not one a sequence")
         self._batch = shape_of(ids)[0]
         if isinstance(ids.meta["example_value"].shape[0], torch.SymInt):
             raise NotADecodeStep("its number of sequences is a symbol")
@@ -191,7 +208,7 @@ class _Recognizer:
         """What is changed in place beside caches: numbers to which 1 is added."""
         counters = []
         for node in self._calls:
-            if not name_of(node).endswith("_") or name_of(node).endswith("__") or node in writes:
+            if node in writes or not _is_in_place(node):
                 continue
             target = node.args[0]
             if name_of(node) != "add_" or not _is_tensor(target) or target.op != "placeholder" or node.args[1] != 1 \
@@ -318,7 +335,7 @@ class _Recognizer:
                     self._integers.append(node)
             elif example.ndim == 1:
                 self._values[node] = self._draw(*shape_of(node)).abs() + 0.1
-                if shape_of(node) == (half,) and example.dtype == torch.float32 and node in above:
+                if shape_of(node) == (half,) and node in above:
                     frequencies.append(node)
         if len(frequencies) != 1:
             raise NotADecodeStep("there is no one table of rotary frequencies")
@@ -431,8 +448,7 @@ def _in_double(node: Node, values: dict[Node, Any]) -> Any:
 
     args, kwargs = pytree.tree_map(plain, (map_arg(node.args, values.__getitem__),
                                            map_arg(node.kwargs, values.__getitem__)))
-    if kwargs.get("device") is not None:
-        kwargs["device"] = torch.device("cpu")
+    kwargs = {name: torch.device("cpu") if name == "device" and one is not None else one for name, one in kwargs.items()}
     if node.op == "call_function":
         return node.target(*args, **kwargs)
     name = "double" if name_of(node) in ("float", "half", "bfloat16") else node.target

@@ -8,19 +8,20 @@ code, generate() of transformers and other graphs see the caches that torch's wo
 from __future__ import annotations
 
 import json
-import weakref
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch.fx.node import map_arg
 from torch.utils import _pytree as pytree
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from strata import _core, arguments
 from strata._core import Error
 from strata.module import device_for
 
-from .decode_graph import DecodeGraph, Node, NotADecodeStep, ancestors, recognize, shape_of
+from .decode_graph import DecodeGraph, Node, NotADecodeStep, SeveralTokens, ancestors, recognize, shape_of
 from .places import log
 
 _ARCHITECTURE = "sm_90a"
@@ -35,7 +36,8 @@ def decode_step(gm: torch.fx.GraphModule, kernels: Callable[[Sequence[Any]], Cal
         found = recognize(gm.graph)
         _device_of(found)
     except NotADecodeStep as reason:
-        log.warning("a graph runs by kernels, not as one persistent kernel: %s", reason)
+        level = logging.INFO if isinstance(reason, SeveralTokens) else logging.WARNING
+        log.log(level, "a graph runs by kernels, not as one persistent kernel: %s", reason)
         return None
     return DecodeStep(gm, found, kernels)
 
@@ -61,7 +63,7 @@ class _Model:
 
 
 # By the embeddings' tensor: decoders of these weights, by batch and device. Graphs of other lengths of caches share them.
-_MODELS: weakref.WeakKeyDictionary[torch.Tensor, dict[tuple, _Model]] = weakref.WeakKeyDictionary()
+_MODELS = WeakTensorKeyDictionary()
 
 
 class DecodeStep:
