@@ -58,7 +58,10 @@ class _Model:
 
     def __init__(self, core: _core.Decoder, capacity: int, kept: list[torch.Tensor]):
         self.core, self.capacity = core, capacity
-        self.mirrors: tuple | None = None  # the caller's caches, as they were after the last step, and the next position
+        # Stamps of the caller's caches and counters, as the last step left them, and the next position: what this
+        # decoder's caches hold too, as long as the stamps are those.
+        self.mirrors: tuple[tuple, int] | None = None
+        self.stamp: tuple | None = None  # of the weights
         self._kept = kept  # weights that the interpreter reads where they lie
 
 
@@ -79,13 +82,16 @@ class DecodeStep:
         self._frequencies = at[found.frequencies]
         self._caches = [(at[layer.keys], at[layer.values]) for layer in found.layers]
         self._counters = [at[node] for node in found.counters]
+        self._changed = [*(n for pair in self._caches for n in pair), *self._counters]
+        self._embeddings = self._weights["model.embed_tokens.weight"]
         self._batch = shape_of(found.ids)[0]
-        self._positions = _part_of(gm, placeholders, found.positions)
-        self._masks = _part_of(gm, placeholders, found.masks)
+        self._positions = _Part(gm, placeholders, [node for node in found.positions if node not in found.counters])
+        self._masks = _Part(gm, placeholders, found.masks)
+        self._key = (self._batch, tuple(sorted((name, str(value)) for name, value in found.config.items())))
         plain = found.results in ((found.head,), [found.head])
         self._results = None if plain else _part_of(gm, [*placeholders, found.head], found.results)
         self._places: dict[tuple, torch.Tensor] = {}
-        self._stamp: tuple | None = None  # of the weights that the decoder has
+        self._has_run = False
 
     def __call__(self, *given: Any) -> Any:
         with torch.no_grad():
@@ -95,7 +101,7 @@ class DecodeStep:
                     try:
                         return self._run(given, position, tokens)
                     except Error as error:
-                        if self._stamp is not None:  # it began: what it left is not known
+                        if self._has_run:  # a step that has begun: what it left is not known
                             raise
                         log.warning("a graph runs by kernels, not as one persistent kernel: %s", " ".join(str(error).split()))
                 self._kernels = self._make_kernels(given)
@@ -103,20 +109,34 @@ class DecodeStep:
 
     def _look(self, given: Sequence[Any]) -> tuple[int | None, list[int]]:
         """The step's position and tokens; None where sequences have different ones or hide some of their past."""
-        ids = given[self._ids]
-        numbers = [one.reshape(-1) for one in self._positions(*given)]
+        counted = self._next_position(given)
+        numbers = [one.reshape(-1) for one in self._positions(given)]
+        if counted is None and self._counters:
+            numbers.append(torch.stack([given[n] for n in self._counters]).reshape(-1))
         allowed = []
-        for mask in self._masks(*given):
+        for mask in self._masks(given):
             seen = mask if mask.dtype == torch.bool else mask == 0
-            allowed.append((seen == (self._range(mask.shape[-1], mask.device) <= numbers[0][:1])).all().reshape(1))
-        sizes = [sum(one.numel() for one in numbers), len(allowed)]
-        flat = torch.cat([one.to(torch.int64) for one in (*numbers, *allowed, ids.reshape(-1))]).tolist()
-        positions, holds, tokens = flat[:sizes[0]], flat[sizes[0]:sum(sizes)], flat[sum(sizes):]
-        if any(one != positions[0] for one in positions) or not all(holds):
+            position = numbers[0][:1] if counted is None else counted
+            allowed.append((seen == (self._range(mask.shape[-1], mask.device) <= position)).all().reshape(1))
+        parts = [*numbers, *allowed, given[self._ids].reshape(-1)]
+        flat = torch.cat([one if one.dtype == torch.int64 else one.to(torch.int64) for one in parts]).tolist()
+        end = sum(one.numel() for one in numbers)
+        positions = flat[:end] if counted is None else [counted, *flat[:end]]
+        if any(one != positions[0] for one in positions) or not all(flat[end:end + len(allowed)]):
             log.warning("a graph runs by kernels, not as one persistent kernel: sequences are padded, or a mask hides "
                         "more than what comes after the position")
             return None, []
-        return positions[0], tokens
+        return positions[0], flat[end + len(allowed):]
+
+    def _next_position(self, given: Sequence[Any]) -> int | None:
+        """Where nobody has changed caches and counters since the step before: what the counters hold."""
+        model = _MODELS.get(given[self._embeddings], {}).get(self._key)
+        if model is None or model.mirrors is None or model.mirrors[0] != self._state(given):
+            return None
+        return model.mirrors[1]
+
+    def _state(self, given: Sequence[Any]) -> tuple | None:
+        return _stamps([given[n] for n in self._changed])
 
     def _range(self, count: int, device: torch.device) -> torch.Tensor:
         if (count, device) not in self._places:
@@ -129,7 +149,7 @@ class DecodeStep:
             raise Error("a cache is not contiguous")
         length = caches[0].shape[2]
         model = self._model(given, length)
-        now = _stamps(caches)
+        now = self._state(given)
         takes = now is None or model.mirrors != (now, position)
         model.mirrors = None
         logits = torch.empty(self._batch, self._found.config["vocab_size"], dtype=torch.bfloat16,
@@ -137,28 +157,26 @@ class DecodeStep:
         pointers = [cache.data_ptr() for cache in caches]
         model.core.step(tokens, position, list(zip(pointers[::2], pointers[1::2], strict=True)), length, takes,
                         logits.data_ptr())
-        if now is not None:
-            torch.autograd.graph.increment_version(caches)
-            model.mirrors = (_stamps(caches), position + 1)
         if self._counters:
             torch._foreach_add_([given[n] for n in self._counters], 1)
+        if now is not None:
+            torch.autograd.graph.increment_version(caches)
+            model.mirrors = (self._state(given), position + 1)
         logits = logits.view(self._batch, 1, -1)
         return (logits,) if self._results is None else self._results(*given, logits)
 
     def _model(self, given: Sequence[Any], length: int) -> _Model:
         """The decoder of the weights as they are now."""
-        weights = [given[n] for n in self._weights.values()]
         frequencies = given[self._frequencies]
-        stamp = (_stamps([*weights, frequencies]), length)
-        models = _MODELS.setdefault(given[self._weights["model.embed_tokens.weight"]], {})
-        key = (self._batch, tuple(sorted((name, str(value)) for name, value in self._found.config.items())))
-        model = models.get(key)
-        if model is None or model.capacity < length or (stamp[0] is not None and model.stamp != stamp[0]):
-            models.pop(key, None)  # its memory goes first
+        stamp = _stamps([*(given[n] for n in self._weights.values()), frequencies])
+        models = _MODELS.setdefault(given[self._embeddings], {})
+        model = models.get(self._key)
+        if model is None or model.capacity < length or (stamp is not None and model.stamp != stamp):
+            models.pop(self._key, None)  # its memory goes first
             del model
-            model = models[key] = self._open(given, length, frequencies)
-            model.stamp = stamp[0]
-        self._stamp = stamp
+            model = models[self._key] = self._open(given, length, frequencies)
+            model.stamp = stamp
+        self._has_run = True
         return model
 
     def _open(self, given: Sequence[Any], length: int, frequencies: torch.Tensor) -> _Model:
@@ -180,10 +198,24 @@ class DecodeStep:
 
 
 def _stamps(tensors: Sequence[torch.Tensor]) -> tuple | None:
-    """What changes when a tensor is replaced or written to; None where torch does not count."""
-    if any(tensor.is_inference() for tensor in tensors):
+    """What changes when a tensor is replaced or written to; None where torch does not count, as in inference mode."""
+    try:
+        return tuple([tensor._version for tensor in tensors]), tuple([tensor.data_ptr() for tensor in tensors])
+    except RuntimeError:
         return None
-    return tuple((tensor.data_ptr(), tensor._version) for tensor in tensors)
+
+
+class _Part:
+    """Values of nodes by a graph's arguments: those that are arguments themselves, and the rest computed."""
+
+    def __init__(self, gm: torch.fx.GraphModule, placeholders: Sequence[Node], nodes: Sequence[Node]):
+        self._given = [placeholders.index(node) for node in nodes if node.op == "placeholder"]
+        computed = [node for node in nodes if node.op != "placeholder"]
+        self._compute = _part_of(gm, placeholders, computed) if computed else None
+
+    def __call__(self, given: Sequence[Any]) -> list[torch.Tensor]:
+        found = [given[n] for n in self._given]
+        return found if self._compute is None else [*found, *self._compute(*given)]
 
 
 def _part_of(gm: torch.fx.GraphModule, inputs: Sequence[Node], results: Any) -> Callable:

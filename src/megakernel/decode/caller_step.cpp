@@ -68,7 +68,8 @@ Result<void> DecodeSession::step(const CallerStep& step) {
   rows.logits = reinterpret_cast<unsigned short*>(step.logits);
   if (step.takes_caches && step.position > 0) STRATA_CHECK(exchange_rows(step, rows));
   if (position_ != step.position) set_position(step.position);
-  STRATA_CHECK(put_sequences({}, std::vector<bool>(step.tokens.size())));
+  if (has_requests_) STRATA_CHECK(put_sequences({}, std::vector<bool>(step.tokens.size())));
+  has_requests_ = false;
   STRATA_CHECK(put_tokens(step.tokens));
   STRATA_CHECK(steps(1));
   rows.first = step.position;
@@ -99,7 +100,7 @@ Result<void> DecodeSession::exchange_rows(const CallerStep& step, const strata_d
   const std::vector<int64_t> grid{ceil_div(rows.count, kCallerRowsOfBlock),
                                   options_.batch * config_.num_key_value_heads, config_.num_hidden_layers};
   const uint64_t arguments[] = {caller_->address(), caller_->address() + sizeof rows};
-  return target_->pack(kCallerRowsKernel, grid, arguments);
+  return target_->pack(kCallerRowsKernel, grid, arguments, rows.into_tiles != 0);
 }
 
 }  // namespace strata::megakernel

@@ -63,7 +63,7 @@ Result<std::unique_ptr<DecodeMemory>> CudaDecodeTarget::allocate(int64_t bytes) 
 }
 
 Result<void> CudaDecodeTarget::pack(const std::string& kernel, const std::vector<int64_t>& grid,
-                                    std::span<const uint64_t> arguments) {
+                                    std::span<const uint64_t> arguments, bool waits) {
   const CudaDriver& driver = device_->driver();
   CudaFunction function = nullptr;
   STRATA_CHECK(driver.check(driver.get_function(&function, packing_, kernel.c_str()), kernel));
@@ -75,7 +75,7 @@ Result<void> CudaDecodeTarget::pack(const std::string& kernel, const std::vector
   config.block = {kPackingThreads, 1, 1};
   config.stream = device_->stream();
   STRATA_CHECK(driver.check(driver.launch(&config, function, places.data(), nullptr), kernel));
-  return device_->synchronize();
+  return waits ? device_->synchronize() : Result<void>();
 }
 
 Result<std::unique_ptr<StepKernel>> CudaDecodeTarget::step_kernel(const Plan& plan, const KernelOptions& options,

@@ -23,8 +23,8 @@ class CudaDecodeTarget : public DecodeTarget {
                        bool profile) override;
   Result<void> check_room(int64_t bytes) const override;
   Result<std::unique_ptr<DecodeMemory>> allocate(int64_t bytes) override;
-  Result<void> pack(const std::string& kernel, const std::vector<int64_t>& grid,
-                    std::span<const uint64_t> arguments) override;
+  Result<void> pack(const std::string& kernel, const std::vector<int64_t>& grid, std::span<const uint64_t> arguments,
+                    bool waits = true) override;
   std::unique_ptr<DecodeTarget> beside() const override {
     return std::make_unique<CudaDecodeTarget>(*device_, machine_, cache_);
   }

@@ -192,9 +192,9 @@ class Remembering : public DecodeTarget {
   }
   Result<void> check_room(int64_t bytes) const override { return inner_->check_room(bytes); }
   Result<std::unique_ptr<DecodeMemory>> allocate(int64_t bytes) override { return inner_->allocate(bytes); }
-  Result<void> pack(const std::string& kernel, const std::vector<int64_t>& grid,
-                    std::span<const uint64_t> arguments) override {
-    return inner_->pack(kernel, grid, arguments);
+  Result<void> pack(const std::string& kernel, const std::vector<int64_t>& grid, std::span<const uint64_t> arguments,
+                    bool waits) override {
+    return inner_->pack(kernel, grid, arguments, waits);
   }
   std::unique_ptr<DecodeTarget> beside() const override { return inner_->beside(); }
   Result<std::unique_ptr<StepKernel>> step_kernel(const Plan& plan, const KernelOptions& options,

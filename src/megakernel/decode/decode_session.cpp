@@ -333,6 +333,7 @@ Result<void> DecodeSession::put_sequences(const GenerateOptions& options, const 
   }
   strata_device::StopTokens stop;
   for (const int token : options.stop_tokens) stop.tokens[stop.count++] = token;
+  has_requests_ = true;
   STRATA_CHECK(put<strata_device::SequenceOptions>(DecodeBuffer::Kind::Sequences, sequences));
   return put<strata_device::StopTokens>(DecodeBuffer::Kind::Stop, {&stop, 1});
 }

@@ -203,6 +203,7 @@ class DecodeSession {
   StepForm form_ = StepForm::Megakernel;
   std::optional<FormTimes> measured_;
   int64_t position_ = 0;
+  bool has_requests_ = true;  ///< options of sequences lie in the memory that are not those of a caller's step
 };
 
 }  // namespace strata::megakernel

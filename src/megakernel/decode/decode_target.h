@@ -40,9 +40,10 @@ class DecodeTarget {
   /// Error (Environment) where so much memory is not there to allocate.
   virtual Result<void> check_room(int64_t bytes) const = 0;
   virtual Result<std::unique_ptr<DecodeMemory>> allocate(int64_t bytes) = 0;
-  /// Runs a packing kernel to its end, with addresses as arguments, 0 for null.
+  /// Runs a packing kernel, or one of a caller's step, with addresses as arguments, 0 for null. It has ended where
+  /// `waits`; else when the next that waits has.
   virtual Result<void> pack(const std::string& kernel, const std::vector<int64_t>& grid,
-                            std::span<const uint64_t> arguments) = 0;
+                            std::span<const uint64_t> arguments, bool waits = true) = 0;
   /// Another one of the same device and memory, for other code. It must not outlive this one.
   virtual std::unique_ptr<DecodeTarget> beside() const = 0;
   /// Of a form that was compiled.

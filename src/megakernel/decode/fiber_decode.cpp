@@ -60,7 +60,7 @@ Result<std::unique_ptr<DecodeMemory>> FiberDecodeTarget::allocate(int64_t bytes)
 }
 
 Result<void> FiberDecodeTarget::pack(const std::string& kernel, const std::vector<int64_t>& grid,
-                                     std::span<const uint64_t> arguments) {
+                                     std::span<const uint64_t> arguments, bool /*waits*/) {
   std::array<int64_t, 3> blocks{1, 1, 1};
   std::copy(grid.begin(), grid.end(), blocks.begin());
   STRATA_TRY(Process process,

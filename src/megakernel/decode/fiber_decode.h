@@ -17,8 +17,8 @@ class FiberDecodeTarget : public DecodeTarget {
                        bool profile) override;
   Result<void> check_room(int64_t bytes) const override;
   Result<std::unique_ptr<DecodeMemory>> allocate(int64_t bytes) override;
-  Result<void> pack(const std::string& kernel, const std::vector<int64_t>& grid,
-                    std::span<const uint64_t> arguments) override;
+  Result<void> pack(const std::string& kernel, const std::vector<int64_t>& grid, std::span<const uint64_t> arguments,
+                    bool waits = true) override;
   std::unique_ptr<DecodeTarget> beside() const override {
     return std::unique_ptr<FiberDecodeTarget>(new FiberDecodeTarget(device_, compiler_, *machine_));
   }

@@ -176,7 +176,9 @@ Result<bool> CudaKernel::await_end() {
   const CudaDriver& driver = device_->driver();
   using Clock = std::chrono::steady_clock;
   constexpr auto kBetweenLooks = std::chrono::milliseconds(100);
-  auto next_look = Clock::now() + kBetweenLooks;
+  constexpr auto kShort = std::chrono::milliseconds(10);  // a step's launch, whose caller waits: no sleep is exact
+  const auto begin = Clock::now();
+  auto next_look = begin + kBetweenLooks;
   auto aborted_at = Clock::time_point::max();
   for (;;) {
     const int status = driver.query_stream(memory_->stream);
@@ -184,11 +186,12 @@ Result<bool> CudaKernel::await_end() {
       STRATA_CHECK(driver.check(status, fmt::format("running the mega-kernel {}", plan_.name)));
     STRATA_TRY(const bool goes_on, start_more());
     if (status == 0 && !goes_on) return true;
-    if (Clock::now() < next_look) {
-      std::this_thread::sleep_for(std::chrono::microseconds(20));
+    const auto now = Clock::now();
+    if (now < next_look) {
+      if (now - begin > kShort) std::this_thread::sleep_for(std::chrono::microseconds(20));
       continue;
     }
-    next_look = Clock::now() + kBetweenLooks;
+    next_look = now + kBetweenLooks;
     STRATA_TRY(const bool is_aborted, aborted());
     if (is_aborted && aborted_at == Clock::time_point::max()) aborted_at = Clock::now();
     // All waits have ended by then.
