@@ -26,6 +26,7 @@ Node = torch.fx.Node
 
 _TOLERANCE = 1e-9  # of float64, relative; a term that is left out is larger by far
 _SEED = 20_251
+_MASKS_TRIED = 24  # positions
 
 
 class NotADecodeStep(Exception):
@@ -58,7 +59,7 @@ class DecodeGraph:
     layers: list[Layer]
     counters: list[Node]  # numbers that the step adds 1 to, in place
     positions: list[Node]  # each must be the step's position
-    masks: list[Node]  # each must hide what comes after it
+    masks: list[Node]  # each must hide what comes after it: those that do not follow from the position
     head: Node
     results: Any  # of the graph
 
@@ -190,8 +191,30 @@ class _Recognizer:
         positions = [*(_counted(write.args[2]) for write in writes), *(n for n in self._integers if n in of_queries)]
         for one in {*positions, *masks}:
             self._check_is_before(ancestors(one), cuts)
-        return DecodeGraph(config, ids, weights, frequencies, layers, counters, list(dict.fromkeys(positions)),
-                           list(dict.fromkeys(masks)), head, results)
+        length = shape_of(layers[0].keys)[2]
+        known = {*counters, *(one for one in positions if one.op == "placeholder")}
+        given = [mask for mask in dict.fromkeys(masks) if not self._is_of_position(mask, known, length)]
+        return DecodeGraph(config, ids, weights, frequencies, layers, counters, list(dict.fromkeys(positions)), given,
+                           head, results)
+
+    def _is_of_position(self, mask: Node, positions: set[Node], length: int) -> bool:
+        """Whether a mask is a function of the position alone, which is then tried at the ends and at random. Another is
+        left to the run."""
+        chain = sorted(ancestors(mask), key=self._order.__getitem__)
+        arguments = [node for node in chain if node.op == "placeholder"]
+        if any(node not in positions and not isinstance(self._values.get(node), int) for node in arguments):
+            return False
+        drawn = torch.randint(0, length, (_MASKS_TRIED,), generator=self._random).tolist()
+        for position in (0, length - 1, *drawn):
+            values = {node: torch.full_like(self._values[node], position) if node in positions else self._values[node]
+                      for node in arguments}
+            for node in chain:
+                if node not in values:
+                    values[node] = _in_double(node, values)
+            seen = values[mask] if values[mask].dtype == torch.bool else values[mask] == 0
+            if not torch.equal(seen, (torch.arange(seen.shape[-1]) <= position).expand_as(seen)):
+                raise NotADecodeStep("its mask hides other positions than those after the step's")
+        return True
 
     # ---- Structure
 

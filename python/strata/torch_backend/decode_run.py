@@ -118,7 +118,7 @@ class DecodeStep:
             seen = mask if mask.dtype == torch.bool else mask == 0
             position = numbers[0][:1] if counted is None else counted
             allowed.append((seen == (self._range(mask.shape[-1], mask.device) <= position)).all().reshape(1))
-        parts = [*numbers, *allowed, given[self._ids].reshape(-1)]
+        parts = [*numbers, *allowed, given[self._ids].reshape(-1)]  # read at once: each look waits for the GPU
         flat = torch.cat([one if one.dtype == torch.int64 else one.to(torch.int64) for one in parts]).tolist()
         end = sum(one.numel() for one in numbers)
         positions = flat[:end] if counted is None else [counted, *flat[:end]]
