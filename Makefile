@@ -14,7 +14,7 @@ NAME = $(basename $(notdir $(PROGRAM)))
 RUN_PRESET = $(if $(wildcard build/release/build.ninja),release,core)
 STRATA = build/$(RUN_PRESET)/bin/strata
 
-.PHONY: all help install packages core-packages frameworks build run test site wheel wheels test-all asan tsan tidy format format-check fuzz clean
+.PHONY: all help install packages core-packages frameworks build run test site wheel wheels wheel-core core-test test-all asan tsan tidy format format-check fuzz clean
 
 all: build
 
@@ -74,7 +74,12 @@ sanitized: install build/asan/build.ninja ## build the core with sanitizers and 
 	cmake --build --preset sanitized -j $(JOBS)
 	@JOBS=$(JOBS) scripts/test.sh asan -L sanitized
 
-test-all: install build asan tsan frameworks ## every test, and all of them again with each sanitizer
+core-test: install build/core/build.ninja ## build the Python package without emitters and test it
+	cmake --preset core -DSTRATA_PYTHON=ON
+	cmake --build --preset core -j $(JOBS) --target strata_python
+	.venv/bin/python -m pytest -q tests/python_core
+
+test-all: install build core-test asan tsan frameworks ## every test, and all of them again with each sanitizer
 	@STRATA_TEST_ROUNDS=all JOBS=$(JOBS) scripts/test.sh release
 
 asan tsan: %: install build/%/build.ninja ## build with sanitizers and run every test
@@ -103,6 +108,9 @@ site: build/release/build.ninja ## the documents and a reference as a site, buil
 
 wheel: install ## the Python package as a wheel for other systems, in dist/
 	@JOBS=$(JOBS) scripts/build_wheel.sh
+
+wheel-core: install ## the Python package without emitters, strata-core, as a wheel in dist/
+	@JOBS=$(JOBS) scripts/build_wheel.sh --core
 
 wheels: install ## a wheel for each Python from 3.10 on that is installed here
 	@for python in $$(scripts/find_pythons.sh); do JOBS=$(JOBS) scripts/build_wheel.sh "$$python" || exit; done

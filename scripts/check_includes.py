@@ -30,6 +30,7 @@ ORDER = [
     "superopt",
     "report",
     "hlo",
+    "compiler/core",
     "hlo/indexing",
     "frontend",
     "emitters/math",
@@ -61,12 +62,13 @@ FORBIDDEN = {
 
 # Folders that are one library with their rooms: a room's tests run whole modules, through the front above the rooms.
 WITH_ROOMS = {"emitters"}
-# The command line of a build without emitters (STRATA_EMITTERS in CMakeLists.txt) has the folders up to this one. Of the
-# others it has one header, by which it knows HLO where it sees it.
+# A build without emitters (STRATA_EMITTERS in CMakeLists.txt) has the folders up to this one and those below. Of HLO it
+# has the header by which it knows HLO where it sees it, and the shapes that functions of arrays have.
 CORE_ENDS_WITH = "report"
-COMMANDS = "tools/strata"
-COMMANDS_WITH_EMITTERS = "tools/strata/full"
-CORE_KNOWS = {"hlo/text.h"}
+CORE_HAS = {"compiler/core", "python"}
+CORE_KNOWS = {"hlo/text.h", "hlo/shape.h"}
+# Its command line and its Python extension, but for their folders full/.
+CORE_PROGRAMS = ["tools/strata", "src/python"]
 
 TEST_FILE = re.compile(r"test_.*|(?:.*_)?test(?:ing)?")
 
@@ -85,7 +87,7 @@ MAY_WRITE = {
     "src/runtime/measure.cpp",  # /dev/null, for a child
     "src/superopt/codegen/launcher.cpp",  # in the text of a generated program
     "src/superopt/codegen/program_text.cpp",  # in the text of a generated program
-    "tools/strata/main.cpp",  # /dev/null, for a stream that is closed
+    "tools/strata/run_commands.cpp",  # /dev/null, for a stream that is closed
 }
 
 LOADER = re.compile(r"\bdlopen\b")
@@ -157,18 +159,21 @@ def check_includes(root):
 
 
 def check_core(root):
-    """Yields (file, line, message) for every include of a command that a build without emitters has not."""
-    source, full = (root / "src").resolve(), root / COMMANDS_WITH_EMITTERS
-    for file in code_files(root, [COMMANDS]):
-        if file.is_relative_to(full):
+    """Yields (file, line, message) for every include of a program that a build without emitters has not."""
+    source, full = (root / "src").resolve(), [(root / program / "full").resolve() for program in CORE_PROGRAMS]
+    for file in code_files(root, CORE_PROGRAMS):
+        if any(file.resolve().is_relative_to(one) for one in full):
             continue
         for number, name in includes(file):
             included = included_path(source, file, name)
-            if (file.parent / name).resolve().is_relative_to(full):
+            named = source / included if included else (file.parent / name).resolve()
+            if any(named.is_relative_to(one) for one in full):
                 yield file, number, f'include of "{name}", which builds without emitters have not'
             if not included or str(included) in CORE_KNOWS:
                 continue
             target = folder_of(included)
+            if target in CORE_HAS:
+                continue
             if target is None or ORDER.index(target) > ORDER.index(CORE_ENDS_WITH):
                 yield file, number, f'include of "{name}", which builds without emitters have not: see emitters.h'
 

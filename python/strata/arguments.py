@@ -20,6 +20,13 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
+def need_emitters(what: str) -> None:
+    """Raises Error where the package is strata-core, which is built without them."""
+    if not _core.has_emitters:
+        raise Error(f"{what} needs the emitters, which the package strata-core does not have\n"
+                    "  install the package strata in its place: pip uninstall strata-core, then pip install strata-*.whl")
+
+
 def users_frame() -> Any:
     """The innermost frame of Python that is not this package's."""
     frame = sys._getframe(1)

@@ -54,6 +54,7 @@ class Decoder:
         seed: int = 0,
         cache: str | None = None,
     ):
+        arguments.need_emitters("Decoder")
         if device not in _DEVICES:
             raise Error(f"device {device!r} is none of {', '.join(map(repr, _DEVICES))}\n  write one of them")
         if mode not in _MODES:

@@ -13,6 +13,10 @@
 
 from __future__ import annotations
 
+from strata.arguments import need_emitters
+
+need_emitters("strata.jax")  # before JAX is looked for
+
 import functools
 import os
 import re

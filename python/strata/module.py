@@ -143,6 +143,7 @@ def compile_hlo(text: str, *, target: str = "auto", search_seconds: float | None
         search ends. What it raises ends the search and is raised, as Ctrl-C is.
 
     Raises Error with the place in the text and what to do about it."""
+    arguments.need_emitters("compile_hlo")
     arguments.text("the module", text)
     device = device_for(target)
     if search_seconds is None:
@@ -150,8 +151,8 @@ def compile_hlo(text: str, *, target: str = "auto", search_seconds: float | None
     seconds = arguments.seconds("search_seconds", search_seconds)
     options = {"target": "cpu" if device is None else "gpu", "search_seconds": seconds, "cache": cache,
                "gives_parameters": gives_parameters}  # fmt: skip
-    return Module(_core.Function.compile(text, device, seconds, arguments.cache_folder(cache), "<hlo>",
-                                          gives_parameters, progress), text, options)
+    return Module(_core.compile_hlo(text, device, seconds, arguments.cache_folder(cache), "<hlo>", gives_parameters,
+                                     progress), text, options)
 
 
 def _compiled_again(text: str, options: dict[str, Any]) -> Module:

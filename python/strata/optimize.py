@@ -14,6 +14,7 @@ from typing import Callable, Mapping, Sequence, Union
 
 from strata import _core, arguments
 from strata._core import Error
+from strata.command_line import command
 from strata.graph import Graph
 from strata.kernel import Kernel, summary_of
 from strata.kernel_table import KernelTable, entry_name
@@ -78,7 +79,7 @@ def optimize(
     def made(of: dict[str, int]) -> tuple[_core.OptimizeJob, Kernel, bool]:
         job = _core.OptimizeJob(text, "<program>", target, search, seconds if search else 60.0, measuring,
                                  _pasted(config),
-                                folder, _measure_worker(), of)  # fmt: skip
+                                folder, [*command(), "measure-worker"], of)  # fmt: skip
         interrupted = _watch(job, show)
         kernel = Kernel(dict(job.files), summary_of(job, ["interrupted: the best so far"] if interrupted else []))
         return job, kernel, interrupted
@@ -116,13 +117,6 @@ def _combinations(declared: dict[str, int], sizes: Mapping[str, int | Sequence[i
         choices.append(sorted(set(found)))
     table = [dict(zip(declared, one)) for one in itertools.product(*choices)]
     return sorted(table, key=lambda of: sum(abs(math.log(of[name] / declared[name])) for name in declared))
-
-
-def _measure_worker() -> list[str]:
-    """What measures kernels in a process of its own, which a faulty one may take down."""
-    above = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    code = f"import sys; sys.path.insert(0, {above!r}); from strata import _core; sys.exit(_core.run_measure_worker(0, 1))"
-    return [sys.executable, "-c", code]
 
 
 def _watch(job: _core.OptimizeJob, show: Callable[[str, bool], None]) -> bool:

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/array_function.h"
+#include "compiler/core/array_function.h"
 #include "runtime/gpu_device.h"
 #include "strata/strata.h"
 #include "support/error.h"

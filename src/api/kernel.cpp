@@ -3,8 +3,9 @@
 #include <nlohmann/json.hpp>
 
 #include "api/api.h"
-#include "compiler/graph_function.h"
-#include "compiler/optimize_program.h"
+#include "compiler/core/graph_function.h"
+#include "compiler/core/optimize_program.h"
+#include "compiler/fusion_kernels.h"
 #include "ir/sized_program.h"
 #include "ir/text.h"
 #include "ir/validate.h"
@@ -104,6 +105,7 @@ Kernel optimize(std::string_view program, const OptimizeOptions& options) {
   request.measure_seconds = options.measure_seconds;
   request.config = options.config;
   request.cache_folder = options.cache_folder;
+  request.emitter = std::make_shared<compiler::FusionKernels>();
   request.measure_worker = options.measure_worker.empty() ? installed_worker() : options.measure_worker;
   // A program that is not `strata` must not be started as if it were: it is not measured then.
   if (request.measure_worker.empty()) request.measure_seconds = 0;

@@ -125,6 +125,7 @@ Result<void> HloFunction::load_on_gpu(const GpuDevice& device, const hlo::Module
 }
 
 Result<void> HloFunction::load_on_cpu(const hlo::Module& module, const HloOptions& options) {
+  static_assert(kHostAlignment == emitters::kHostAlignment);
   STRATA_TRY(emitters::EmittedProgram program,
              emitters::emit_program(module, {}, emitters::LibraryUse::WhereFaster, lax_options(options)));
   notes_ = program.notes;

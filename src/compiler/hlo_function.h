@@ -10,7 +10,7 @@
 #include <string_view>
 #include <utility>
 
-#include "compiler/array_function.h"
+#include "compiler/core/array_function.h"
 #include "emitters/buffers.h"
 #include "emitters/program.h"
 #include "hlo/input_output_alias.h"

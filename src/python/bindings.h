@@ -37,8 +37,9 @@ void bind_device(nb::module_& module);
 void bind_function(nb::module_& module);
 void bind_graph(nb::module_& module);
 void bind_optimize(nb::module_& module);
-void bind_decoder(nb::module_& module);
 void bind_sizes(nb::module_& module);
-void bind_doctor(nb::module_& module);
+void bind_commands(nb::module_& module);
+/// What stands on the emitters, and `has_emitters`: of full/, or of core/ in a build without them.
+void bind_emitters(nb::module_& module);
 
 }  // namespace strata::python

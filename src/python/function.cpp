@@ -1,16 +1,11 @@
-#include <nanobind/stl/optional.h>
+#include "python/function.h"
+
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
-#include <chrono>
-#include <functional>
-#include <future>
-#include <stop_token>
-
-#include "compiler/graph_function.h"
-#include "compiler/hlo_function.h"
+#include "compiler/core/graph_function.h"
 #include "ir/text.h"
 #include "ir/validate.h"
 #include "python/bindings.h"
@@ -19,78 +14,6 @@
 
 namespace strata::python {
 namespace {
-
-/// With what must outlive it. Its device memory is freed when Python drops it.
-struct Function {
-  std::shared_ptr<GpuDevice> device;  ///< null on the processor
-  std::shared_ptr<compiler::ArrayFunction> function;
-  std::vector<std::string> notes;
-};
-
-struct CompileRequest {
-  std::string text;
-  std::shared_ptr<GpuDevice> device;
-  double search_seconds = 0;
-  std::string cache_folder, file;
-  bool gives_parameters = false;
-  std::function<void(const std::string&)> progress;
-  std::stop_token stop;
-};
-
-std::unique_ptr<Function> compile_unlocked(const CompileRequest& request) {
-  auto made = std::make_unique<Function>();
-  std::optional<ResultCache> cache;
-  if (!request.cache_folder.empty())
-    cache.emplace(request.cache_folder, [&](const std::string& warning) { made->notes.push_back(warning); });
-  const compiler::HloOptions options{
-      request.search_seconds,   cache ? &*cache : nullptr, request.file,
-      request.gives_parameters, request.progress,          request.stop,
-  };
-  made->device = request.device;
-  made->function = value_of(compiler::HloFunction::compile(request.text, made->device.get(), options));
-  const auto& notes = made->function->notes();
-  made->notes.insert(made->notes.end(), notes.begin(), notes.end());
-  return made;
-}
-
-/// How often a signal is looked for while another thread compiles.
-constexpr std::chrono::milliseconds kBetweenSignals{100};
-
-std::unique_ptr<Function> compile(const std::string& text, std::shared_ptr<GpuDevice> device, double search_seconds,
-                                  const std::string& cache_folder, const std::string& file, bool gives_parameters,
-                                  const nb::object& progress) {
-  std::stop_source stop;
-  // The first error of Python, Ctrl-C among them, ends the search. It is raised when the rest is compiled.
-  std::optional<nb::python_error> raised;
-  CompileRequest request{text, std::move(device), search_seconds, cache_folder, file, gives_parameters, {}, {}};
-  request.stop = stop.get_token();
-  if (!progress.is_none()) {
-    request.progress = [&](const std::string& line) {
-      const nb::gil_scoped_acquire locked;
-      if (raised) return;
-      try {
-        progress(line);
-      } catch (nb::python_error& error) {
-        raised.emplace(std::move(error));
-        stop.request_stop();
-      }
-    };
-  }
-  // On a thread of its own, so that Python's main thread sees Ctrl-C.
-  std::future<std::unique_ptr<Function>> made =
-      std::async(std::launch::async, [&] { return compile_unlocked(request); });
-  const auto has_ended = [&] {
-    const nb::gil_scoped_release unlocked;
-    return made.wait_for(kBetweenSignals) == std::future_status::ready;
-  };
-  while (!has_ended()) {
-    if (raised || PyErr_CheckSignals() == 0) continue;
-    raised.emplace();
-    stop.request_stop();
-  }
-  if (raised) throw nb::python_error(std::move(*raised));
-  return made.get();
-}
 
 /// On the GPU the kernels of a folder that `strata optimize` wrote, on the processor the reference executor.
 std::unique_ptr<Function> load_graph(const std::string& text, std::shared_ptr<GpuDevice> device, const nb::bytes& cubin,
@@ -145,11 +68,6 @@ void publish(const Function& of, int64_t number, const std::string& name) {
 void bind_function(nb::module_& module) {
   using namespace nb::literals;
   nb::class_<Function>(module, "Function", "A compiled program that takes addresses of arrays.")
-      .def_static("compile", &compile, "text"_a, "device"_a.none(), "search_seconds"_a, "cache_folder"_a, "file"_a,
-                  "gives_parameters"_a = false, "progress"_a = nb::none(),
-                  "For the device, or this machine's processor where it is None. An empty cache_folder: no cache. "
-                  "gives_parameters: on a GPU, calls give away the parameters of the text's input_output_alias. "
-                  "progress: is called with a line of the search from any thread, with '' where one ends.")
       .def_static("load_graph", &load_graph, "text"_a, "device"_a.none(), "cubin"_a, "manifest"_a,
                   "A µGraph's kernels on the device; where it is None, the reference executor on the processor.")
       .def_prop_ro("on_gpu", [](const Function& of) { return of.function->on_gpu(); })

@@ -9,6 +9,6 @@ NB_MODULE(_core, module) {
   strata::python::bind_sizes(module);
   strata::python::bind_graph(module);
   strata::python::bind_optimize(module);
-  strata::python::bind_decoder(module);
-  strata::python::bind_doctor(module);
+  strata::python::bind_commands(module);
+  strata::python::bind_emitters(module);
 }

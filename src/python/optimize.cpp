@@ -8,11 +8,11 @@
 #include <optional>
 #include <thread>
 
-#include "compiler/optimize_program.h"
+#include "compiler/core/optimize_program.h"
+#include "emitters.h"
 #include "ir/text.h"
 #include "ir/validate.h"
 #include "python/bindings.h"
-#include "runtime/measure_worker.h"
 
 namespace strata::python {
 namespace {
@@ -101,6 +101,7 @@ void bind_optimize(nb::module_& module) {
             request.cache_folder = cache_folder;
             request.measure_worker = measure_worker;
             request.sizes = sizes;
+            request.emitter = cli::kernel_emitter();
             new (job) OptimizeJob(text, file, std::move(request));
           },
           "text"_a, "file"_a, "target"_a, "search"_a, "seconds"_a, "measure_seconds"_a, "config"_a, "cache_folder"_a,
@@ -117,8 +118,6 @@ void bind_optimize(nb::module_& module) {
       .def_prop_ro("origin", [](OptimizeJob& job) { return job.result().origin; })
       .def_prop_ro("seconds", [](OptimizeJob& job) { return job.result().seconds; })
       .def_prop_ro("files", [](OptimizeJob& job) { return files_of(job.result()); });
-  module.def("run_measure_worker", &run_measure_worker, "input"_a, "output"_a,
-             "Measures programs as a search asks for it on these file descriptors.");
 }
 
 }  // namespace strata::python

@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "compiler/array_function.h"
+#include "compiler/core/array_function.h"
 
 namespace strata::python {
 

@@ -1,8 +1,10 @@
 #include "report/summary.h"
 
 #include <algorithm>
+#include <set>
 
 #include "report/report.h"
+#include "superopt/codegen/glue_operators.h"
 #include "superopt/codegen/libraries.h"
 
 namespace strata {
@@ -75,6 +77,14 @@ std::string describe_order(const Superoptimized& result) {
       "candidate {} is estimated at {:.2f} µs and the best at {:.2f} µs: within 2 %, estimates count as "
       "equal, and the one found first comes first",
       least - result.candidates.begin() + 1, least->cost.seconds * 1e6, best.cost.seconds * 1e6);
+}
+
+std::string describe_missing_emitters(const Superoptimized& result, const Passes& passes) {
+  if (!passes.emission || passes.emitter) return {};
+  const Candidate& best = result.candidates.front();
+  std::set<std::string_view> names;
+  for (const size_t i : glue_operations(*best.graph, best.schedules)) names.insert(best.graph->operations()[i].name());
+  return names.empty() ? "" : fmt::format("this build has no emitters: a kernel for each {}", fmt::join(names, ", "));
 }
 
 }  // namespace strata

@@ -22,4 +22,7 @@ std::string headline(const Superoptimized& result, const Profile& profile);
 /// Where the first candidate is not the one of the least estimate, why; else empty.
 std::string describe_order(const Superoptimized& result);
 
+/// What a build without emitters makes worse than one with them; empty where that is nothing, or `passes` have them.
+std::string describe_missing_emitters(const Superoptimized& result, const Passes& passes);
+
 }  // namespace strata

@@ -5,8 +5,6 @@ import os
 import pathlib
 import pickle
 import signal
-import subprocess
-import sys
 import textwrap
 
 import numpy as np
@@ -185,46 +183,12 @@ def test_interrupt_gives_the_best_so_far():
     assert "interrupted: the best so far" in kernel.notes and kernel.mugraph
 
 
-@pytest.mark.parametrize("command", ["doctor", "ops"])
-def test_nobody_reads_on(command):
-    """As under `| head`: no traceback, neither from what is written nor at the end."""
-    reading, writing = os.pipe()
-    os.close(reading)
-    environment = os.environ | {"PYTHONPATH": str(pathlib.Path(strata.__file__).parents[1])}
-    told = subprocess.run([sys.executable, "-m", "strata", command], env=environment, stdout=writing,
-                          stderr=subprocess.PIPE, text=True)  # fmt: skip
-    os.close(writing)
-    assert (told.stderr, told.returncode) == ("", 1)
-
-
 def test_a_cache_that_is_not_used_is_noted_in_words_of_python(tmp_path):
     tmp_path.chmod(0o777)
     g = strata.Graph("p")
     g.output(g.input("X", (2,)) + 1)
     (note,) = strata.optimize(g, effort="none", cache=tmp_path).notes
     assert "is not used: others can write" in note and 'with cache=, or use cache=""' in note
-
-
-def test_the_command_says_what_it_has_not():
-    def told(*arguments):
-        environment = os.environ | {"PYTHONPATH": str(pathlib.Path(strata.__file__).parents[1])}
-        return subprocess.run([sys.executable, "-m", "strata", *arguments], env=environment, capture_output=True,
-                              text=True)  # fmt: skip
-
-    other = told("optimize", "x.strata", "--target", "sm_80")
-    assert (other.returncode, other.stdout) == (2, "")
-    assert other.stderr.startswith("error: 'optimize' is a command of the executable")
-    assert "strata.optimize" in other.stderr
-    assert told("frob").returncode == 2 and "invalid choice: 'frob'" in told("frob").stderr
-    assert told("--version").stdout.startswith("strata ")
-
-
-def test_doctor():
-    package = pathlib.Path(strata.__file__).parents[1]
-    environment = {**os.environ, "PYTHONPATH": str(package), "STRATA_CUDA_DRIVER": "/nowhere/libcuda.so"}
-    told = subprocess.run([sys.executable, "-m", "strata", "doctor"], env=environment, capture_output=True, text=True)
-    assert told.returncode == 0, told.stderr
-    assert "GPU        missing" in told.stdout and "LLVM       19." in told.stdout and "numpy" in told.stdout
 
 
 def test_programs_of_f64_are_computed_in_it():

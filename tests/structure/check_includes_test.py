@@ -86,6 +86,15 @@ class CheckIncludes(unittest.TestCase):
         self.assertEqual(sorted(self.check(planted)), ["src/report/bad.cpp:1", "tools/strata/bad.cpp:2",
                                                        "tools/strata/bad.cpp:3", "tools/strata/core/bad.cpp:1"])
 
+    def test_the_extension_of_builds_without_emitters(self):
+        planted = {"src/compiler/core/good.h": '#include "hlo/text.h"\n',
+                   "src/compiler/core/bad.h": '#include "emitters/program.h"\n',
+                   "src/python/full/good.h": '#include "emitters/program.h"\n',
+                   "src/python/bad.cpp": '#include "compiler/core/good.h"\n#include "python/full/good.h"\n'
+                                         '#include "emitters/program.h"\n'}
+        self.assertEqual(sorted(self.check(planted)), ["src/compiler/core/bad.h:1", "src/python/bad.cpp:2",
+                                                       "src/python/bad.cpp:3"])
+
     def test_rooms_of_the_emitters_make_no_cycle(self):
         upwards = {"elemental": "fusion/pass.h", "kinds": "fusion/pass.h", "kinds/sort": "program.h",
                    "dialect": "elemental/types.h", "transforms": "elemental/types.h", "fusion": "program.h"}

@@ -80,7 +80,8 @@ Result<std::vector<fs::path>> programs_of(const Options& options) {
   return programs;
 }
 
-Result<int> run(const Options& options) {
+/// `program` are the words that start this program again.
+Result<int> run(const Options& options, const std::vector<std::string>& program) {
   STRATA_TRY(const std::vector<fs::path> programs, programs_of(options));
   STRATA_TRY(const fs::path script, bench_script(options));
   const DeviceProbe probe = probe_device();
@@ -89,7 +90,6 @@ Result<int> run(const Options& options) {
         Error{ErrorCode::Environment, "bench: " + probe.finding, "run it on a machine with a GPU", {}});
   }
   std::error_code failed;
-  const std::string self = fs::read_symlink("/proc/self/exe", failed).string();
   int broken = 0;
   for (size_t i = 0; i < programs.size(); ++i) {
     const std::string name = programs[i].stem().string();
@@ -97,10 +97,12 @@ Result<int> run(const Options& options) {
     fmt::print("{} of {}: {}\n", i + 1, programs.size(), name);
     std::fflush(stdout);
     fs::remove_all(folder, failed);  // what an earlier run left would pass for this one's
-    STRATA_TRY(const int code,
-               run_command({self, "optimize", programs[i].string(), "--profile", "on", "--time-limit",
-                            fmt::format("{}", std::min(options.time_limit + options.profile_seconds, kMostSeconds)),
-                            "--profile-seconds", fmt::format("{}", options.profile_seconds), "-o", folder}));
+    std::vector<std::string> optimize = program;
+    optimize.insert(optimize.end(),
+                    {"optimize", programs[i].string(), "--profile", "on", "--time-limit",
+                     fmt::format("{}", std::min(options.time_limit + options.profile_seconds, kMostSeconds)),
+                     "--profile-seconds", fmt::format("{}", options.profile_seconds), "-o", folder});
+    STRATA_TRY(const int code, run_command(std::move(optimize)));
     if (code == 0) continue;
     if (code == kInterrupted || code > 128) return kInterrupted;
     ++broken;
@@ -120,7 +122,7 @@ Result<int> run(const Options& options) {
 
 }  // namespace
 
-void add_bench(CLI::App& app, Action& action) {
+void add_bench(CLI::App& app, Action& action, const Process& process) {
   auto options = std::make_shared<Options>();
   auto* command =
       app.add_subcommand("bench", "Run the benchmark table on this machine's GPU, beside PyTorch's kernels");
@@ -135,7 +137,9 @@ void add_bench(CLI::App& app, Action& action) {
   add_seconds(*command, "--time-limit", options->time_limit, kMostSeconds, "seconds a program before measuring");
   add_seconds(*command, "--profile-seconds", options->profile_seconds, 1e6, "seconds of measuring a program");
   command->add_flag("--no-compile", options->no_compile, "leave out torch.compile, which takes minutes");
-  command->callback([options, &action] { action = [options] { return run(*options); }; });
+  command->callback([options, &action, program = process.command] {
+    action = [options, program] { return run(*options, program); };
+  });
 }
 
 }  // namespace strata::cli

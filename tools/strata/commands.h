@@ -6,6 +6,7 @@
 #include <string>
 
 #include "notice.h"
+#include "run_commands.h"
 #include "support/error.h"
 #include "support/write_file.h"
 
@@ -17,7 +18,7 @@ enum ExitCode : int { kSuccess = 0, kDifferent = 1, kBadInput = 2, kEnvironment 
 /// What a chosen subcommand does; its value is the exit code.
 using Action = std::function<Result<int>()>;
 
-void add_optimize(CLI::App& app, Action& action);
+void add_optimize(CLI::App& app, Action& action, const Process& process);
 void add_verify(CLI::App& app, Action& action);
 void add_run(CLI::App& app, Action& action);
 void add_show(CLI::App& app, Action& action);
@@ -26,12 +27,15 @@ void add_ops(CLI::App& app, Action& action);
 void add_emit(CLI::App& app, Action& action);
 void add_machine(CLI::App& app, Action& action);
 void add_calibrate(CLI::App& app, Action& action);
-void add_bench(CLI::App& app, Action& action);
+void add_bench(CLI::App& app, Action& action, const Process& process);
 void add_decode(CLI::App& app, Action& action);
-void add_doctor(CLI::App& app, Action& action);
+void add_doctor(CLI::App& app, Action& action, const Process& process);
 void add_explain(CLI::App& app, Action& action);
 void add_completions(CLI::App& app, Action& action);
 void add_measure_worker(CLI::App& app, Action& action);
+
+/// The subcommand that measures for `optimize`, in a process of its own.
+inline constexpr const char* kMeasureWorker = "measure-worker";
 
 /// Makes a folder and those above it.
 Result<void> make_folder(const std::string& path);

@@ -17,7 +17,8 @@
 namespace strata::cli {
 
 /// What a message says to do about a build without emitters.
-inline constexpr std::string_view kBuildEmitters = "build with `make` (cmake -DSTRATA_EMITTERS=ON)";
+inline constexpr std::string_view kBuildEmitters =
+    "install the Python package `strata`, or build with `make` (cmake -DSTRATA_EMITTERS=ON)";
 
 /// What makes kernels of the operators of which no µGraph is made; null: nothing in this build.
 std::shared_ptr<const KernelEmitter> kernel_emitter();

@@ -7,8 +7,7 @@
 namespace strata::cli {
 
 void add_measure_worker(CLI::App& app, Action& action) {
-  auto* command =
-      app.add_subcommand("measure-worker", "Measure programs for `strata optimize`, as it asks on the input");
+  auto* command = app.add_subcommand(kMeasureWorker, "Measure programs for `strata optimize`, as it asks on the input");
   command->group("");  // not listed
   command->callback([&action] {
     action = []() -> Result<int> {

@@ -11,6 +11,7 @@ std::atomic<bool> quiet = false;
 }  // namespace
 
 void say_nothing() { quiet = true; }
+void say_notices() { quiet = false; }
 bool is_quiet() { return quiet; }
 
 }  // namespace strata::cli

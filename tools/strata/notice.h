@@ -10,6 +10,8 @@ namespace strata::cli {
 
 /// From now on no notice is printed: --quiet.
 void say_nothing();
+/// From now on they are, as at the beginning.
+void say_notices();
 bool is_quiet();
 
 /// Prints a message or progress. Where it cannot be printed, the standard error closed or on a full disk, it is lost,

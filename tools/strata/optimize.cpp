@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <filesystem>
-#include <set>
 #include <thread>
 
 #include "commands.h"
@@ -21,7 +20,6 @@
 #include "size_options.h"
 #include "source.h"
 #include "superopt/codegen/all_schedules.h"
-#include "superopt/codegen/glue_operators.h"
 #include "superopt/codegen/launcher.h"
 #include "superopt/codegen/libraries.h"
 #include "superopt/search/checkpoint.h"
@@ -236,16 +234,6 @@ void choose_rules(Options& options) {
   if (options.work.passes.one_kernel) options.work.passes.libraries = options.work.passes.merging = false;
 }
 
-/// Where a build without emitters makes worse code than one with them.
-void note_missing_emitters(const Superoptimized& result, const Passes& passes) {
-  if (!passes.emission || passes.emitter) return;
-  const Candidate& best = result.candidates.front();
-  std::set<std::string_view> names;
-  for (const size_t i : glue_operations(*best.graph, best.schedules)) names.insert(best.graph->operations()[i].name());
-  if (names.empty()) return;
-  notice("note: this build has no emitters: a kernel for each {}; {}\n", fmt::join(names, ", "), kBuildEmitters);
-}
-
 /// The files of a result, and what the user is told.
 Result<void> write_result(const Superoptimized& result, const Options& options, const Profile& measured,
                           const Deadline& deadline) {
@@ -270,7 +258,8 @@ Result<void> write_result(const Superoptimized& result, const Options& options, 
   write("report.html", report_html(result, options.work, measured));
   STRATA_TRY(const std::vector<std::string> cubins, write_cubins(result, options, deadline));
   STRATA_CHECK(all_written);
-  note_missing_emitters(result, options.work.passes);
+  if (const std::string worse = describe_missing_emitters(result, options.work.passes); !worse.empty())
+    notice("note: {}; {}\n", worse, kBuildEmitters);
   if (options.json) {
     fmt::print("{}", report);
     return {};
@@ -446,8 +435,10 @@ Result<int> run(Options& options) {
 
 }  // namespace
 
-void add_optimize(CLI::App& app, Action& action) {
+void add_optimize(CLI::App& app, Action& action, const Process& process) {
   auto options = std::make_shared<Options>();
+  options->profile.worker = process.command;
+  options->profile.worker.emplace_back(kMeasureWorker);
   SearchOptions& search = options->work.search;
   search.threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   auto* command = app.add_subcommand("optimize", "Superoptimise a program: search, prove, generate and compile");

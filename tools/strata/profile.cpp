@@ -56,6 +56,7 @@ Profile profile(Superoptimized& result, const SuperoptimizeOptions& work, const 
   tuning.order = options.order == "random" ? TuneOrder::Random : TuneOrder::Promise;
   tuning.passes = work.passes;
   tuning.cache = work.cache;
+  tuning.measure.command = options.worker;
   tuning.deadline = deadline.share(kMeasuringShare);
   ProgressLine line;
   tuning.listing = [&](size_t done, size_t count) {

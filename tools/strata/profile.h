@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "runtime/device_probe.h"
 #include "superopt/tune.h"
@@ -11,7 +12,8 @@ namespace strata::cli {
 struct ProfileOptions {
   std::string mode = "auto";  ///< "auto", "on" or "off"
   double seconds = 60;
-  std::string order = "promise";  ///< or "random": TuneOrder
+  std::string order = "promise";    ///< or "random": TuneOrder
+  std::vector<std::string> worker;  ///< the program that measures, with its arguments: MeasureOptions::command
 };
 
 /// Why nothing is to be measured, or an empty text. `named`: the user named the target. Error where the mode is "on"

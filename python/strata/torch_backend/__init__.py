@@ -18,6 +18,10 @@ names the operator, its place in the user's code and the reason. Options: see `O
 
 from __future__ import annotations
 
+from strata.arguments import need_emitters
+
+need_emitters('torch.compile(backend="strata")')  # before the modules that compile are read
+
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -21,7 +21,7 @@ class ArrayFunction {
   const std::vector<hlo::Shape>& results() const { return results_; }
   const std::vector<std::string>& input_names() const { return input_names_; }
   bool on_gpu() const { return gpu_ != nullptr; }
-  /// Arrays begin at multiples of so many bytes: of emitters::kHostAlignment on the processor.
+  /// Arrays begin at multiples of so many bytes: on the processor of those that code there is made for.
   size_t alignment() const { return on_gpu() ? GpuFunction::kAlignment : kHostAlignment; }
   /// What was done otherwise than planned, one line each.
   const std::vector<std::string>& notes() const { return notes_; }
@@ -40,7 +40,7 @@ class ArrayFunction {
   ArrayFunction() = default;
   virtual Result<void> call_on_cpu(std::span<std::byte* const> inputs, std::span<std::byte* const> results) const = 0;
 
-  static constexpr size_t kHostAlignment = 16;
+  static constexpr size_t kHostAlignment = 16;  ///< of emitters/program.h
   std::vector<hlo::Shape> inputs_, results_;
   std::vector<std::string> input_names_;
   std::vector<std::string> notes_;

@@ -16,7 +16,7 @@
 #include <thread>
 
 #include "megakernel/decode/cuda_decode.h"
-#include "python/bindings.h"
+#include "python/full/bindings.h"
 #include "runtime/calibration_file.h"
 #include "runtime/gpu_device.h"
 #include "runtime/result_cache.h"

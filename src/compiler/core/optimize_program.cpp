@@ -1,11 +1,10 @@
-#include "compiler/optimize_program.h"
+#include "compiler/core/optimize_program.h"
 
 #include <algorithm>
 #include <optional>
 #include <sstream>
 #include <thread>
 
-#include "compiler/fusion_kernels.h"
 #include "ir/text.h"
 #include "report/report.h"
 #include "report/summary.h"
@@ -143,7 +142,7 @@ class Optimization {
     work_.search.time_limit = request_.seconds;
     work_.search.stop = request_.stop;
     work_.deadline = deadline_of(work_.search);
-    work_.passes.emitter = std::make_shared<FusionKernels>();
+    work_.passes.emitter = request_.emitter;
     if (!request_.cache_folder.empty()) {
       cache_.emplace(request_.cache_folder, [this](const std::string& text) { note(text); });
       work_.cache = &*cache_;
@@ -235,6 +234,8 @@ class Optimization {
       if (result.compile_error)
         note(fmt::format("no cubin for {}: {}", machine_.name, result.compile_error->to_string()));
     }
+    if (const std::string worse = describe_missing_emitters(result, work_.passes); !worse.empty())
+      note(worse + "; install the package `strata` in place of `strata-core`");
     made_.headline = headline(result, profile);
     made_.proof = describe_proof(result.candidates.front().verification);
   }

@@ -1,6 +1,6 @@
-#include "compiler/array_function.h"
+#include "compiler/core/array_function.h"
 
-#include "emitters/program.h"
+#include <cstddef>
 
 namespace strata::compiler {
 
@@ -11,7 +11,6 @@ Result<void> ArrayFunction::call(std::span<const uintptr_t> inputs, std::span<co
     const std::vector<CudaPointer> to(results.begin(), results.end());
     return gpu_->call(from, to, stream);
   }
-  static_assert(kHostAlignment == emitters::kHostAlignment);
   alignas(kHostAlignment) std::byte nothing[kHostAlignment] = {};  // where arrays without elements lie
   const auto checked = [&](std::span<const uintptr_t> given, const std::vector<hlo::Shape>& shapes,
                            const char* what) -> Result<std::vector<std::byte*>> {

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "compiler/array_function.h"
+#include "compiler/core/array_function.h"
 #include "ir/graph.h"
 
 namespace strata::compiler {

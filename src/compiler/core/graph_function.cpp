@@ -1,4 +1,4 @@
-#include "compiler/graph_function.h"
+#include "compiler/core/graph_function.h"
 
 #include <cstring>
 

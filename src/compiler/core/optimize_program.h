@@ -4,11 +4,13 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <stop_token>
 #include <string>
 #include <vector>
 
 #include "ir/sized_program.h"
+#include "superopt/codegen/emission.h"
 #include "support/error.h"
 
 namespace strata::compiler {
@@ -21,8 +23,10 @@ struct OptimizeRequest {
   double measure_seconds = 60;
   /// What describe_config wrote: nothing is searched, and its µGraph is proved and compiled again. Empty: a search.
   std::string config = {};
-  std::string cache_folder = {};            ///< of results; empty: none
-  DimSizes sizes = {};                      ///< of the program's dims; others are as declared
+  std::string cache_folder = {};  ///< of results; empty: none
+  DimSizes sizes = {};            ///< of the program's dims; others are as declared
+  /// Makes kernels of the operators of which no µGraph is made; null: each has one of its own.
+  std::shared_ptr<const KernelEmitter> emitter;
   std::vector<std::string> measure_worker;  ///< the program that calls run_measure_worker, with its arguments
   std::stop_token stop{};                   ///< ends it with the best so far
   /// One line: what is being done and how far it is. Called from any thread.
