@@ -1,4 +1,4 @@
-"""mode="megakernel": a graph that is a decoder's step, run by the mega-kernel (docs/python.md, Decoding by torch).
+"""mode="megakernel": a graph that is a decoder's step, run by the mega-kernel (docs/torch-front-end.md, Decoding).
 
 The mega-kernel has its own copies of weights and caches, in its own order. Before a step, keys and values come from the
 caller's caches, unless all that these hold is of this decoder's steps; after it, its row goes there. So the model's
