@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <mutex>
+#include <optional>
 #include <span>
 
 #include "compiler/glue.h"
@@ -11,13 +14,38 @@
 #include "emitters/fusion/array_uses.h"
 #include "emitters/fusion/cut_entry.h"
 #include "emitters/library/calls.h"
+#include "hlo/structure_key.h"
 #include "hlo/text.h"
+#include "ir/views.h"
 #include "superopt/codegen/emit.h"
 #include "superopt/codegen/glue_operators.h"
 #include "superopt/codegen/libraries.h"
 #include "superopt/optimize/cost.h"
 
 namespace strata::compiler {
+namespace {
+
+/// What one fusion became. Fusions that are equal but for names, as layers of a model have them, are compiled once.
+struct FusionText {
+  emitters::Decision decision;
+  std::vector<hlo::Shape> outputs;
+  std::string text;  ///< of the block function, which is called kAnyName; empty where none was wanted
+};
+
+/// By structure (hlo/structure_key.h), target, and whether with text.
+using FusionTexts = std::map<std::string, Result<FusionText>>;
+
+/// Stands for the block function's name, which is in no other word of its text.
+constexpr std::string_view kAnyName = "strata_any_fusion_of_this_structure";
+
+}  // namespace
+
+struct FusionKernels::Made {
+  std::mutex lock;
+  std::map<std::string, Result<EmittedGroup>> groups;  ///< by module, names, target and whether with text
+  FusionTexts fusions;
+};
+
 namespace {
 
 constexpr int64_t kWarp = 32;
@@ -66,21 +94,30 @@ Result<emitters::EmittedFusion> emit_alone(const hlo::Module& module, const std:
   return fusion;
 }
 
+std::string with_name(std::string text, std::string_view name) {
+  for (size_t at = 0; (at = text.find(kAnyName, at)) != std::string::npos; at += name.size())
+    text.replace(at, kAnyName.size(), name);
+  return text;
+}
+
 /// Kernels of a module, and the names of its values in the graph.
 class GroupBuilder {
  public:
-  GroupBuilder(const Graph& graph, const Glue& glue, const Target& target, KernelText text)
-      : graph_(graph), glue_(glue), target_(target), text_(text) {
+  GroupBuilder(const Graph& graph, const Glue& glue, const Target& target, KernelText text, const Deadline& deadline,
+               FusionTexts& fusions)
+      : graph_(graph), glue_(glue), target_(target), text_(text), deadline_(deadline), fusions_(fusions) {
     options_.target = target;
   }
 
-  Result<EmittedGroup> run(const hlo::Module& module) {
+  /// Nothing where the deadline passed before all was made.
+  Result<std::optional<EmittedGroup>> run(const hlo::Module& module) {
     constexpr auto kUse = emitters::LibraryUse::WhereFaster;
     emitters::LibraryCalls found =
         emitters::find_library_calls(emitters::prepare_for_libraries(module, target_, kUse), target_, kUse);
     const emitters::FusedModule fused = emitters::cut_entry(found.module, target_, emitters::Parameters::Kept);
     STRATA_CHECK(name_tensors(fused.module.entry_computation()));
     for (const emitters::ProgramPart& part : fused.parts) {
+      if (deadline_.passed()) return std::optional<EmittedGroup>();
       Body body;
       for (const auto* values : {&part.inputs, &part.outputs}) {
         for (const emitters::ArrayValue& value : *values) {
@@ -96,11 +133,10 @@ class GroupBuilder {
         continue;
       }
       if (part.interpreted) return unsupported("{} has no kernel", entry.name);
-      STRATA_TRY(const emitters::EmittedFusion fusion, emit_alone(part.module, body.name, options_));
+      STRATA_TRY(const FusionText fusion, fusion_text(part.module, body.types));
       body.seconds = part.microseconds * 1e-6;
-      for (const emitters::Preparation& fill : fusion.decision().preparations)
-        STRATA_CHECK(add_fill(fill, fusion, body));
-      STRATA_CHECK(add(fusion, std::move(body)));
+      for (const emitters::Preparation& fill : fusion.decision.preparations) STRATA_CHECK(add_fill(fill, fusion, body));
+      add(fusion, std::move(body));
     }
     for (size_t first = 0; first < bodies_.size();) {
       size_t end = first + 1;
@@ -108,7 +144,7 @@ class GroupBuilder {
       group_.kernels.push_back(kernel_of({bodies_.data() + first, end - first}));
       first = end;
     }
-    return std::move(group_);
+    return std::optional(std::move(group_));
   }
 
  private:
@@ -152,22 +188,36 @@ class GroupBuilder {
     return {};
   }
 
-  Result<void> add(const emitters::EmittedFusion& fusion, Body body) {
-    const emitters::Launch& launch = fusion.decision().launch();
-    if (text_ == KernelText::Wanted) {
-      STRATA_TRY(body.text, block_function(fusion, body));
-    }
+  /// Of a fusion whose buffers have these types, in order.
+  Result<FusionText> fusion_text(const hlo::Module& module, const std::vector<std::string>& types) {
+    const std::string key =
+        fmt::format("{} {}\n{}", text_ == KernelText::Wanted, target_.name, hlo::structure_key(module));
+    const auto known = fusions_.find(key);
+    if (known != fusions_.end()) return known->second;
+    const auto make = [&]() -> Result<FusionText> {
+      STRATA_TRY(const emitters::EmittedFusion fusion, emit_alone(module, std::string(kAnyName), options_));
+      FusionText made{fusion.decision(), fusion.outputs(), {}};
+      if (text_ == KernelText::Wanted) {
+        STRATA_TRY(made.text, block_function(fusion, types));
+      }
+      return made;
+    };
+    return fusions_.emplace(key, make()).first->second;
+  }
+
+  void add(const FusionText& fusion, Body body) {
+    const emitters::Launch& launch = fusion.decision.launch();
+    body.text = with_name(fusion.text, body.name);
     body.shared_bytes = launch.shared_bytes;
     body.blocks = launch.blocks;
     body.threads = launch.threads;
     bodies_.push_back(std::move(body));
-    return {};
   }
 
   /// What an output of `of` holds before its blocks add to it; the model counts a launch of it as a part of `of`.
-  Result<void> add_fill(const emitters::Preparation& fill, const emitters::EmittedFusion& fusion, Body& of) {
+  Result<void> add_fill(const emitters::Preparation& fill, const FusionText& fusion, Body& of) {
     const auto output = static_cast<size_t>(fill.output);
-    const hlo::Shape& shape = fusion.outputs()[output];
+    const hlo::Shape& shape = fusion.outputs[output];
     const std::string_view type = hlo::name(shape.type);
     STRATA_TRY(const hlo::ModulePtr module,
                hlo::parse_module(fmt::format("HloModule fill\nENTRY fill {{\n  value = {0}[] constant({1})\n"
@@ -179,18 +229,20 @@ class GroupBuilder {
     body.types = {of.types[of.inputs + output]};
     body.seconds = target_.rates.launch;
     of.seconds -= body.seconds;
-    STRATA_TRY(const emitters::EmittedFusion made, emit_alone(*module, body.name, options_));
-    return add(made, std::move(body));
+    STRATA_TRY(const FusionText made, fusion_text(*module, body.types));
+    add(made, std::move(body));
+    return {};
   }
 
   /// The blocks' function for a GPU and for the host.
-  static Result<std::string> block_function(const emitters::EmittedFusion& fusion, const Body& body) {
+  static Result<std::string> block_function(const emitters::EmittedFusion& fusion,
+                                            const std::vector<std::string>& types) {
     STRATA_TRY(const std::string ptx, fusion.block_ptx());
-    STRATA_TRY(const std::string on_gpu, ptx_in_cuda(ptx, body.name, body.types));
+    STRATA_TRY(const std::string on_gpu, ptx_in_cuda(ptx, fusion.name(), types));
     STRATA_TRY(const std::string assembly, fusion.block_assembly());
     std::vector<std::string> declared, buffers;
-    for (size_t i = 0; i < body.types.size(); ++i) {
-      declared.push_back(fmt::format("{} p{}", body.types[i], i));
+    for (size_t i = 0; i < types.size(); ++i) {
+      declared.push_back(fmt::format("{} p{}", types[i], i));
       buffers.push_back(fmt::format("const_cast<void*>(static_cast<const void*>(p{}))", i));
     }
     return fmt::format(
@@ -199,7 +251,7 @@ class GroupBuilder {
         "template <class Team>\nstatic STRATA_DEVICE void {2}({3}, unsigned block, unsigned char* shared) {{\n"
         "  void* const buffers[] = {{{4}}};\n  strata_host::team.fiber().meet = [] {{ Team::meet(); }};\n"
         "  {2}_thread(buffers, static_cast<int>(block), static_cast<int>(Team::rank()), shared);\n}}\n#endif\n\n",
-        on_gpu, assembly, body.name, fmt::join(declared, ", "), fmt::join(buffers, ", "));
+        on_gpu, assembly, fusion.name(), fmt::join(declared, ", "), fmt::join(buffers, ", "));
   }
 
   /// Whether a body can be in one launch with those from `first` to the one before it: nobody reads what another
@@ -279,6 +331,8 @@ class GroupBuilder {
   const Glue& glue_;
   const Target& target_;
   const KernelText text_;
+  const Deadline& deadline_;
+  FusionTexts& fusions_;
   emitters::EmitOptions options_;
   std::map<emitters::ArrayValue, std::string> names_;  ///< of buffers
   std::vector<Body> bodies_;
@@ -286,6 +340,15 @@ class GroupBuilder {
 };
 
 }  // namespace
+
+FusionKernels::FusionKernels() : made_(std::make_shared<Made>()) {}
+
+std::shared_ptr<const KernelEmitter> FusionKernels::until(const Deadline& deadline) const {
+  auto bounded = std::make_shared<FusionKernels>();
+  bounded->made_ = made_;
+  bounded->deadline_ = deadline;
+  return bounded;
+}
 
 std::vector<EmittedGroup> FusionKernels::emit(const Graph& graph, const std::vector<bool>& free,
                                               const std::vector<bool>& views, const std::map<TensorId, int64_t>& starts,
@@ -326,19 +389,28 @@ Result<EmittedGroup> FusionKernels::make(const Graph& graph, const std::vector<s
   for (const auto* ids : {&of.inputs, &of.outputs}) {
     for (const TensorId id : *ids) key += graph.tensor(id).name + "\n";
   }
-  const std::lock_guard locked(lock_);
-  auto known = made_.find(key);
-  if (known == made_.end()) {
-    const auto build = [&]() -> Result<EmittedGroup> {
+  const std::lock_guard locked(made_->lock);
+  auto known = made_->groups.find(key);
+  if (known == made_->groups.end()) {
+    const auto build = [&]() -> Result<std::optional<EmittedGroup>> {
+      if (deadline_.passed()) return std::optional<EmittedGroup>();
       STRATA_TRY(const hlo::ModulePtr module, hlo::parse_module(of.module));
-      return GroupBuilder(graph, of, target, text).run(*module);
+      return GroupBuilder(graph, of, target, text, deadline_, made_->fusions).run(*module);
     };
-    known = made_.emplace(key, build()).first;
+    Result<std::optional<EmittedGroup>> built = build();
+    if (built && !*built) {
+      ran_out_ = true;
+      return unsupported("there was no time to write kernels");
+    }
+    known = made_->groups.emplace(key, built ? Result<EmittedGroup>(**std::move(built)) : tl::unexpected(built.error()))
+                .first;
   }
   STRATA_TRY(EmittedGroup group, known->second);
   double together = 0, apart = 0;
   for (const EmittedKernel& kernel : group.kernels) together += kernel.seconds;
-  for (const size_t i : operations) apart += estimate_operation(graph, graph.operations()[i], target).seconds;
+  const std::vector<bool> all_views = view_operations(graph);
+  for (const size_t i : operations)
+    apart += estimate_operation(graph, graph.operations()[i], target, all_views).seconds;
   if (together > apart) return unsupported("a kernel of each operator is faster");
   group.operations = operations;
   group.results = of.outputs;

@@ -1,7 +1,9 @@
 #include "compiler/fusion_kernels.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <chrono>
 #include <set>
 
 #include "compiler/test_programs.h"
@@ -140,6 +142,72 @@ TEST(FusionKernels, AreMadeOnceForEqualOperators) {
   const auto again = generate_cuda(*graph, target, {}, passes);
   ASSERT_TRUE(once && again);
   EXPECT_EQ(once->source, again->source);
+}
+
+/// Layers that are equal but for names: compiled once, a function for each.
+TEST(FusionKernels, OfEqualLayersDifferByNames) {
+  const GraphPtr graph = parsed(R"(graph g {
+  input X: f32[64, 128]
+  input W: f32[128, 128]
+  A = sqr(X)
+  B = add(A, X)
+  P = matmul(B, W)
+  C = sqr(P)
+  D = add(C, P)
+  Q = matmul(D, W)
+  E = sqr(Q)
+  F = add(E, Q)
+  output F
+})");
+  Passes passes = with_emitters();
+  passes.libraries = false;
+  const auto program = generate_cuda(*graph, **find_target("sm_90a"), {}, passes);
+  ASSERT_TRUE(program) << program.error().to_string();
+  ASSERT_EQ(program->emitted.size(), 3U);
+  for (const char* name : {"g_B", "g_D", "g_F"}) {
+    const std::string function = fmt::format("static STRATA_DEVICE void {}(", name);
+    EXPECT_THAT(program->source, testing::HasSubstr(function));
+  }
+  EXPECT_THAT(program->source, testing::Not(testing::HasSubstr("strata_any_fusion")));
+  const HostOutputs outputs = host_outputs(*graph, *program, uniform_inputs(*graph, -0.1, 0.1, 7), kPlainHost);
+  ASSERT_EQ(outputs.expected.size(), 1U);
+  EXPECT_LT(relative_error(outputs.found[0], outputs.expected[0]), 1e-5);
+}
+
+TEST(FusionKernels, AfterTheDeadlineOnlyWhatWasMadeBefore) {
+  const GraphPtr graph = parsed(kRotary);
+  const Target& target = **find_target("sm_90a");
+  Passes passes;
+  passes.libraries = false;
+  const FusionKernels kernels;
+  const auto launches_until = [&](const Deadline& deadline, bool runs_out) {
+    const auto bounded = kernels.until(deadline);
+    passes.emitter = bounded;
+    const auto program = generate_cuda(*graph, target, {}, passes);
+    EXPECT_TRUE(program) << program.error().to_string();
+    EXPECT_EQ(bounded->ran_out(), runs_out);
+    return program ? program->launches.size() : 0;
+  };
+  EXPECT_EQ(launches_until(Deadline(0), true), 15U);
+  // A clock that passes the limit when it is looked at for the third time: between the kernels of a group.
+  int looks = 0;
+  const Deadline soon(1, {}, 0, [&looks] { return Deadline::TimePoint{} + std::chrono::seconds(++looks < 3 ? 0 : 9); });
+  EXPECT_EQ(launches_until(soon, true), 15U);
+  EXPECT_EQ(launches_until(Deadline(), false), 4U);
+  EXPECT_EQ(launches_until(Deadline(0), false), 4U);
+}
+
+TEST(FusionKernels, WithoutTimeAResultSaysThatTheyAreMissing) {
+  SuperoptimizeOptions options;
+  options.search.target = *find_target("sm_90a");
+  options.search.threads = 1;
+  options.compile = false;
+  options.passes = with_emitters();
+  options.deadline = Deadline(0);
+  const auto result = superoptimize(parsed(kRotary), options);
+  ASSERT_TRUE(result) << result.error().to_string();
+  EXPECT_THAT(result->left_out, testing::HasSubstr("there was no time to write"));
+  EXPECT_TRUE(result->code.emitted.empty());
 }
 
 TEST(FusionKernels, WhatLiesBetweenKernelsIsOfOneGroup) {

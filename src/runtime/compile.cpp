@@ -119,14 +119,16 @@ const Result<Nvrtc>& opened_nvrtc() {
 
 }  // namespace
 
+Error no_time_to_compile(const Target& target) {
+  return {ErrorCode::Interrupted,
+          fmt::format("there was no time to compile the source for {}", target.name),
+          "compile it by nvcc, or allow more time",
+          {}};
+}
+
 Result<std::vector<char>> compile_cubin(const std::string& source, const Target& target, const std::stop_token& stop,
                                         RegisterUse* use) {
-  const auto stopped = [&] {
-    return tl::unexpected(Error{ErrorCode::Interrupted,
-                                fmt::format("there was no time to compile the source for {}", target.name),
-                                "compile it by nvcc, or allow more time",
-                                {}});
-  };
+  const auto stopped = [&] { return tl::unexpected(no_time_to_compile(target)); };
   if (stop.stop_requested()) return stopped();
   const Result<Nvrtc>& nvrtc = opened_nvrtc();
   if (!nvrtc) return tl::unexpected(nvrtc.error());

@@ -26,6 +26,9 @@ struct RegisterUse {
 Result<std::vector<char>> compile_cubin(const std::string& source, const Target& target,
                                         const std::stop_token& stop = {}, RegisterUse* use = nullptr);
 
+/// That there was no time to make a cubin for the target.
+Error no_time_to_compile(const Target& target);
+
 /// The same, or what an earlier call left in the cache for this source and target and the same NVRTC. Without NVRTC
 /// nothing is taken from the cache either: what it would make is not known. `cache` may be null.
 Result<std::vector<char>> cubin_of(const std::string& source, const Target& target, ResultCache* cache,

@@ -416,7 +416,8 @@ void take_first_proved(Superoptimized& result, const SuperoptimizeOptions& optio
   }
 }
 
-Result<Superoptimized> superoptimize(const GraphPtr& program, const SuperoptimizeOptions& options) {
+Result<Superoptimized> superoptimize(const GraphPtr& program, const SuperoptimizeOptions& given) {
+  SuperoptimizeOptions options = given;
   const Target& target = *options.search.target;
   auto last = Clock::now();
   const auto done = [&](std::string_view stage, const Graph& graph) {
@@ -432,6 +433,7 @@ Result<Superoptimized> superoptimize(const GraphPtr& program, const Superoptimiz
   STRATA_CHECK(validate(*program, target));
   const double limit = options.search.time_limit > 0 ? options.search.time_limit : Deadline::kNever;
   const Deadline whole = options.deadline.value_or(deadline_of(options.search));
+  if (options.passes.emitter) options.passes.emitter = options.passes.emitter->until(whole);
   const Deadline proofs = whole.within(limit);
   const Deadline parts = proofs.all_but(kEndSeconds, kEndShare).with_grace(kPartsGrace);
   // Take apart; search and prove each different part; put together. Where nothing better was proved of a part outside
@@ -482,6 +484,10 @@ Result<Superoptimized> superoptimize(const GraphPtr& program, const Superoptimiz
   STRATA_TRY(result.code, generate_cuda(best, target, first.schedules, options.passes));
   first.cost = scheduled_cost(best, target, library_part(first.schedules));
   first.cost = generated_cost(first.cost, best, target, result.code);
+  if (options.passes.emitter && options.passes.emitter->ran_out()) {
+    result.left_out += (result.left_out.empty() ? "" : "; ");
+    result.left_out += "kernels of several operators that there was no time to write: each operator has its own";
+  }
   done("codegen", best);
   if (!options.compile) return result;
   working("compiling");

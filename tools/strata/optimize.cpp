@@ -146,29 +146,32 @@ void remove_old(const std::string& path) {
 
 /// The best µGraph compiled for `target`, which need not be the one that it was found for.
 Result<std::vector<char>> cubin_for(const Superoptimized& result, const Target& target, const Options& options,
-                                    const std::stop_token& stop) {
+                                    const Deadline& deadline) {
   if (target.name == options.work.search.target->name) {
     if (result.compile_error) return tl::unexpected(*result.compile_error);
     return result.cubin;
   }
+  if (deadline.passed()) return tl::unexpected(no_time_to_compile(target));
   const Graph& best = *result.candidates.front().graph;
   STRATA_CHECK(validate(best, target));
   // The launches of all cubins are the same, so what a library computes has no kernel in any.
   const Schedules libraries = library_part(result.candidates.front().schedules);
-  STRATA_TRY(const GeneratedProgram code, generate_cuda(best, target, libraries, options.work.passes));
-  return cubin_of(code.source, target, options.work.cache, stop);
+  Passes passes = options.work.passes;
+  if (passes.emitter) passes.emitter = passes.emitter->until(deadline);
+  STRATA_TRY(const GeneratedProgram code, generate_cuda(best, target, libraries, passes));
+  if (passes.emitter && passes.emitter->ran_out()) return tl::unexpected(no_time_to_compile(target));
+  return cubin_of(code.source, target, options.work.cache, deadline.token());
 }
 
 /// A cubin for every known target that the best µGraph fits; what is missing is said, not hidden, and fails nothing.
 /// The names of the files.
 Result<std::vector<std::string>> write_cubins(const Superoptimized& result, const Options& options,
                                               const Deadline& deadline) {
-  const std::stop_token stop = deadline.token();
   std::vector<std::string> written;
   for (const Target& target : targets()) {
     const std::string name = fmt::format("best.{}.cubin", target.name);
     const std::string path = options.folder + "/" + name;
-    const auto cubin = cubin_for(result, target, options, stop);
+    const auto cubin = cubin_for(result, target, options, deadline);
     if (!cubin) {
       notice("warning: no cubin for {}: {}\n", target.name, cubin.error().to_string());
       remove_old(path);

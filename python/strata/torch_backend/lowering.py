@@ -21,6 +21,11 @@ Operand = Value | int | float | bool | complex
 _BY_WIDER_INTEGERS = {"u8": "s64", "s8": "s32", "s16": "s32", "u16": "s32"}
 
 
+#: Terms up to which a sum is about as exact as a pairwise one in its own type: kernels add up few of them in a thread,
+#: and those of threads pairwise. Of longer ones a thread adds many one after the other, and blocks do.
+LONGEST_TREE = 4096
+
+
 def results_of(node: torch.fx.Node) -> Any:
     """What the fake run of the graph gave for a node: a tensor, a number, or a list or tuple of them."""
     return node.meta.get("val")
@@ -123,9 +128,11 @@ class Lowering:
         return self.cast(x, wide(x.dtype))
 
     def accumulator(self, x: Value) -> Value:
-        """For sums that torch takes in f64 on CPUs (cumulative ones, statistics of batches): f32 and 16-bit floats as
-        f64 there, 16-bit floats as f32 on GPUs."""
-        return self.cast(x, "f64") if x.dtype in FLOATS and self.result.device.type == "cpu" else self.widen(x)
+        """For long sums, which torch takes in f64 or pairwise on CPUs (cumulative ones, statistics of batches): in f64
+        there, in which errors do not grow with the number of terms; 16-bit floats as f32 on GPUs."""
+        if self.result.device.type != "cpu":
+            return self.widen(x)
+        return self.cast(x, "f64") if x.dtype in FLOATS else self.cast(x, "c128") if x.dtype in COMPLEX else x
 
     # Elementwise operators with broadcasting; both operands have one type
 
@@ -170,10 +177,13 @@ class Lowering:
 
     def reduce(self, opcode: str, x: Value, dimensions: Sequence[int], keep: bool = False) -> Value:
         """Along dimensions (all where there are none of them given by torch: see `dimensions`). Sums and products of
-        16-bit floats are computed in f32 and are of type f32."""
+        16-bit floats are computed in f32 and are of type f32, long ones in the type of `accumulator`."""
         if opcode in ("add", "multiply"):
             x = self.widen(x)
-        y = self.b.reduce(opcode, x, dimensions) if dimensions else x
+        y = x
+        if dimensions:
+            long = opcode in ("add", "multiply") and math.prod(x.shape[d] for d in dimensions) > LONGEST_TREE
+            y = self.cast(self.b.reduce(opcode, self.accumulator(x) if long else x, dimensions), x.dtype)
         return self.b.reshape(y, [1 if d in dimensions else n for d, n in enumerate(x.shape)]) if keep else y
 
     def mean(self, x: Value, dimensions: Sequence[int], keep: bool = True) -> Value:

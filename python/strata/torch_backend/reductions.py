@@ -173,13 +173,15 @@ def min_dim(c, x, dim, keepdim=False):
 
 # Cumulative
 
-def cumulate(c: Lowering, opcode: str, x: Value, dim: int) -> Value:
-    if x.rank == 0 or x.size == 0:
-        return x
+def cumulative_window(x: Value, dim: int) -> Window:
+    """All elements up to one along dim."""
     dim, n = dim % x.rank, x.shape[dim % x.rank]
-    window = Window([n if d == dim else 1 for d in range(x.rank)],
-                    pad=[(n - 1, 0) if d == dim else (0, 0) for d in range(x.rank)])
-    return c.b.reduce_window(opcode, x, window)
+    return Window([n if d == dim else 1 for d in range(x.rank)],
+                  pad=[(n - 1, 0) if d == dim else (0, 0) for d in range(x.rank)])
+
+
+def cumulate(c: Lowering, opcode: str, x: Value, dim: int) -> Value:
+    return x if x.rank == 0 or x.size == 0 else c.b.reduce_window(opcode, x, cumulative_window(x, dim))
 
 
 @lowers("aten.cumsum.default", of_complex=True)
@@ -217,10 +219,10 @@ def cummin(c, x, dim):
 
 @lowers("aten.logcumsumexp.default")
 def logcumsumexp(c, x, dim):
-    """By a scan of pairs whose sums are log(exp(a) + exp(b)), in f32 or f64."""
+    """By a scan whose sums are log(exp(a) + exp(b)), in the type of other long sums: each of its steps rounds."""
     if x.rank == 0 or x.size == 0:
         return x
-    y = c.widen(x)
+    y = c.accumulator(x)
     kind = f"{y.dtype}[]"
     lines = [f"a = {kind} parameter(0)", f"b = {kind} parameter(1)", f"top = {kind} maximum(a, b)",
              f"below = {kind} minimum(a, b)", f"difference = {kind} subtract(below, top)",
@@ -230,11 +232,8 @@ def logcumsumexp(c, x, dim):
              "endless = pred[] compare(size, infinity), direction=EQ", "both = pred[] and(same, endless)",
              f"ROOT r = {kind} select(both, top, sum)"]
     combiner = c.b.computation(f"log_add_exp.{y.dtype}", lines)
-    dim, n = dim % x.rank, x.shape[dim % x.rank]
-    window = Window([n if d == dim else 1 for d in range(x.rank)],
-                    pad=[(n - 1, 0) if d == dim else (0, 0) for d in range(x.rank)])
-    start = c.b.constant(-math.inf, y.dtype)
-    found = c.b.op("reduce-window", [y, start], y.dtype, y.shape, window.text(), f"to_apply={combiner}")
+    found = c.b.op("reduce-window", [y, c.b.constant(-math.inf, y.dtype)], y.dtype, y.shape,
+                   cumulative_window(y, dim).text(), f"to_apply={combiner}")
     return c.cast(found, c.dtype)
 
 

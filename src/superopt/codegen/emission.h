@@ -12,6 +12,7 @@
 #include "ir/graph.h"
 #include "machine/target.h"
 #include "runtime/library_work.h"
+#include "support/deadline.h"
 
 namespace strata {
 
@@ -57,6 +58,11 @@ class KernelEmitter {
   virtual std::vector<EmittedGroup> emit(const Graph& graph, const std::vector<bool>& free,
                                          const std::vector<bool>& views, const std::map<TensorId, int64_t>& starts,
                                          const Target& target, KernelText text) const = 0;
+
+  /// The same, but once the deadline has passed it groups only what it has made before.
+  virtual std::shared_ptr<const KernelEmitter> until(const Deadline& deadline) const = 0;
+  /// Whether it left operations alone because its deadline had passed.
+  virtual bool ran_out() const = 0;
 };
 
 }  // namespace strata

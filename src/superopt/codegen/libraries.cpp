@@ -90,6 +90,7 @@ class Planner {
       for (size_t i : wanted_) {
         if (!plan_.strided[i] || call(i)) continue;
         plan_.strided[i] = false;
+        lies_.clear();
         changed = true;
       }
     }
@@ -151,8 +152,8 @@ class Planner {
     for (TensorId id : {op.operands[0], op.operands[1], op.results[0]}) {
       if (graph_.type(id).elements() > std::numeric_limits<int32_t>::max()) return false;
     }
-    const MemoryView from = memory_view(graph_, op.operands[0], plan_.strided);
-    const MemoryView filters = memory_view(graph_, op.operands[1], plan_.strided);
+    const MemoryView from = lies(op.operands[0]);
+    const MemoryView filters = lies(op.operands[1]);
     TensorId result = op.results[0];
     if (has_channels_last(from, x.shape) && has_channels_last(filters, w.shape)) {
       c.channels_last = true;
@@ -188,8 +189,8 @@ class Planner {
 
   /// Without its result among the arguments.
   std::optional<LibraryStep> product(TensorId left, TensorId right, const TensorType& type, int64_t algorithm) const {
-    const MemoryView a = memory_view(graph_, left, plan_.strided);
-    const MemoryView b = memory_view(graph_, right, plan_.strided);
+    const MemoryView a = lies(left);
+    const MemoryView b = lies(right);
     const Shape& shape_a = graph_.type(left).shape;
     const Shape& shape_b = graph_.type(right).shape;
     MatrixProduct p;
@@ -219,6 +220,13 @@ class Planner {
     return LibraryStep{p, {a.memory, b.memory}};
   }
 
+  /// How a tensor lies in memory, as far as is known of who reads strides. Of all tensors at once: a walk over the
+  /// graph for each product would take a time that grows with its square.
+  const MemoryView& lies(TensorId id) const {
+    if (lies_.empty()) lies_ = memory_views(graph_, plan_.strided);
+    return lies_[static_cast<size_t>(id)];
+  }
+
   /// The operation that alone reads a tensor; none for outputs.
   std::optional<size_t> only_reader(TensorId id) const {
     const auto& outputs = graph_.outputs();
@@ -236,8 +244,7 @@ class Planner {
 
   bool is_bias(TensorId id, int64_t columns) const {
     const Shape& shape = graph_.type(id).shape;
-    return !shape.empty() && shape.back() == columns && graph_.type(id).elements() == columns &&
-           memory_view(graph_, id, plan_.strided).memory == id;
+    return !shape.empty() && shape.back() == columns && graph_.type(id).elements() == columns && lies(id).memory == id;
   }
 
   /// What the last product does beside; the tensor that is stored then.
@@ -277,6 +284,7 @@ class Planner {
   const Graph& graph_;
   const Schedules& schedules_;
   std::vector<size_t> wanted_;
+  mutable std::vector<MemoryView> lies_;
   LibraryPlan plan_;
 };
 
@@ -452,10 +460,11 @@ Schedules library_schedules(const Graph& graph, const Target& target, const Pass
     if (is_of(operations[i].kind, available)) schedules[i] = BlockSchedule{.algorithm = 0};
   }
   const LibraryPlan plan = plan_libraries(graph, schedules);
+  const std::vector<bool> views = view_operations(graph);
   for (size_t i : plan.refused) schedules[i].reset();
   for (const LibraryCall& call : plan.calls) {
     double generated = 0;
-    for (size_t i : call.operations) generated += estimate_operation(graph, operations[i], target).seconds;
+    for (size_t i : call.operations) generated += estimate_operation(graph, operations[i], target, views).seconds;
     if (library_seconds(call, target) >= kWorthALibrary * generated) schedules[call.operations.front()].reset();
   }
   return uses_library(schedules) ? schedules : Schedules();

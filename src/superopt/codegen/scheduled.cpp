@@ -111,7 +111,7 @@ CostEstimate cost_of(const Graph& graph, const Schedules& schedules, KnownSchedu
   const Target& target = known.target();
   CostEstimate total;
   const LibraryPlan libraries = plan_libraries(graph, schedules);
-  const std::vector<bool> views = view_operations(graph, libraries.strided);
+  const std::vector<bool> views = view_operations(graph, libraries.strided), views_of_all = view_operations(graph);
   std::optional<size_t> merged;  // operator that is part of the launch before
   for (size_t i = 0; i < graph.operations().size(); ++i) {
     const Operation& op = graph.operations()[i];
@@ -120,7 +120,7 @@ CostEstimate cost_of(const Graph& graph, const Schedules& schedules, KnownSchedu
       if (const LibraryCall* call = libraries.at(i); call != nullptr) total += library_cost(graph, *call, target);
       continue;
     }
-    CostEstimate cost = estimate_operation(graph, op, target);
+    CostEstimate cost = estimate_operation(graph, op, target, views_of_all);
     if (merged == i) {  // the launch before has its time
       cost.seconds = 0;
       cost.kernels = 0;
@@ -165,9 +165,10 @@ std::vector<EmittedGroup> emitted_groups(const Graph& graph, const Target& targe
 /// With these kernels in place of those of their operators.
 CostEstimate cost_with_emitted(CostEstimate cost, const Graph& graph, const Target& target,
                                const std::vector<EmittedGroup>& groups) {
+  const std::vector<bool> views = view_operations(graph);
   for (const EmittedGroup& group : groups) {
     for (const size_t i : group.operations) {
-      const CostEstimate alone = estimate_operation(graph, graph.operations()[i], target);
+      const CostEstimate alone = estimate_operation(graph, graph.operations()[i], target, views);
       cost.kernels -= alone.kernels;
       cost.device_bytes -= alone.device_bytes;
       cost.seconds -= alone.seconds;

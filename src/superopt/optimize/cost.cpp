@@ -131,10 +131,6 @@ double block_graph_seconds(const Graph& body, double device_bytes, const Target&
   return stays_in_registers(body) ? best : through_shared_memory(best, target);
 }
 
-bool is_view(const Graph& graph, const Operation& op) {
-  return view_operations(graph)[static_cast<size_t>(graph.tensor(op.results[0]).producer)];
-}
-
 }  // namespace
 
 CostEstimate& CostEstimate::operator+=(const CostEstimate& other) {
@@ -180,8 +176,13 @@ bool cheaper(const CostEstimate& a, const CostEstimate& b) {
 }
 
 CostEstimate estimate_operation(const Graph& graph, const Operation& op, const Target& target) {
+  return estimate_operation(graph, op, target, may_be_view(op) ? view_operations(graph) : std::vector<bool>());
+}
+
+CostEstimate estimate_operation(const Graph& graph, const Operation& op, const Target& target,
+                                const std::vector<bool>& views) {
   CostEstimate cost;
-  if (may_be_view(op) && is_view(graph, op)) return cost;
+  if (may_be_view(op) && views[static_cast<size_t>(graph.tensor(op.results[0]).producer)]) return cost;
   cost.kernels = 1;
   std::vector<TensorId> read = op.operands;
   std::sort(read.begin(), read.end());
@@ -206,7 +207,8 @@ CostEstimate estimate_operation(const Graph& graph, const Operation& op, const T
 
 CostEstimate estimate_cost(const Graph& graph, const Target& target) {
   CostEstimate total;
-  for (const Operation& op : graph.operations()) total += estimate_operation(graph, op, target);
+  const std::vector<bool> views = view_operations(graph);
+  for (const Operation& op : graph.operations()) total += estimate_operation(graph, op, target, views);
   return total;
 }
 

@@ -3,6 +3,8 @@
 // are the target's (machine/rates.def).
 #pragma once
 
+#include <vector>
+
 #include "ir/graph.h"
 #include "machine/target.h"
 
@@ -33,7 +35,9 @@ bool cheaper(const CostEstimate& a, const CostEstimate& b);
 /// The graph as it stands: every operator of the kernel graph is one launch.
 CostEstimate estimate_cost(const Graph& graph, const Target& target);
 
-/// One operator of a kernel graph.
+/// One operator of a kernel graph. `views`: view_operations(graph), which whoever asks for many operators has once.
+CostEstimate estimate_operation(const Graph& graph, const Operation& op, const Target& target,
+                                const std::vector<bool>& views);
 CostEstimate estimate_operation(const Graph& graph, const Operation& op, const Target& target);
 
 /// No kernel graph of `kernels` launches that reads these inputs and writes these outputs is estimated below this.
