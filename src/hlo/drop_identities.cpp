@@ -1,6 +1,8 @@
 #include "hlo/drop_identities.h"
 
+#include <algorithm>
 #include <optional>
+#include <vector>
 
 #include "hlo/entry_rewriter.h"
 
@@ -14,11 +16,24 @@ class Dropping : EntryRewriter {
   Module run() {
     return rewrite([&](const Instruction& it, const Instruction& copy) -> std::optional<InstructionId> {
       const auto id = static_cast<InstructionId>(&it - from_.instructions.data());
-      return id != from_.root && is_identity(it) ? std::optional(copy.operands[0]) : std::nullopt;
+      if (id == from_.root) return std::nullopt;
+      if (is_identity(it)) return copy.operands[0];
+      return it.opcode == Opcode::Transpose ? of_transposed(it, copy.operands[0]) : std::nullopt;
     });
   }
 
  private:
+  /// A transpose of a transpose, as one of what that is of, or as that itself.
+  std::optional<InstructionId> of_transposed(const Instruction& it, InstructionId operand) {
+    const Instruction& before = entry_[operand];
+    if (before.opcode != Opcode::Transpose) return std::nullopt;
+    std::vector<int64_t> dimensions;
+    for (const int64_t d : it.dimensions()) dimensions.push_back(before.dimensions()[static_cast<size_t>(d)]);
+    const InstructionId source = before.operands[0];
+    if (std::is_sorted(dimensions.begin(), dimensions.end()) && entry_[source].shape == it.shape) return source;
+    return add(it.name, Opcode::Transpose, it.shape, {source}, DimensionsAttributes{dimensions});
+  }
+
   bool is_identity(const Instruction& it) const {
     switch (it.opcode) {
       case Opcode::Broadcast:

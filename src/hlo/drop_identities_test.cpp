@@ -2,7 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
+#include "hlo/evaluate.h"
 #include "hlo/text.h"
+#include "hlo/typical_arguments.h"
 #include "hlo/verify.h"
 
 namespace strata::hlo {
@@ -48,6 +52,37 @@ ENTRY e {
   const Module changed = drop_identities(**module);
   EXPECT_EQ(print(changed), print(**module));
   EXPECT_EQ(count(changed, Opcode::Convert), 2);
+}
+
+TEST(DropIdentities, TwoTransposesAreOne) {
+  const auto module = parse_module(R"(HloModule m
+ENTRY e {
+  p = f32[2,3,5]{2,1,0} parameter(0)
+  t = f32[3,5,2]{2,1,0} transpose(p), dimensions={1,2,0}
+  u = f32[5,2,3]{2,1,0} transpose(t), dimensions={1,2,0}
+  n = f32[5,2,3]{2,1,0} negate(u)
+  back = f32[2,3,5]{2,1,0} transpose(u), dimensions={1,2,0}
+  columns = f32[2,3,5]{0,1,2} transpose(u), dimensions={1,2,0}
+  m = f32[2,3,5]{2,1,0} negate(back)
+  c = f32[2,3,5]{0,1,2} negate(columns)
+  ROOT r = (f32[5,2,3]{2,1,0}, f32[2,3,5]{2,1,0}, f32[2,3,5]{0,1,2}) tuple(n, m, c)
+})");
+  ASSERT_TRUE(module) << module.error().to_string();
+  const Module changed = drop_identities(**module);
+  ASSERT_TRUE(verify(changed));
+  const auto arguments = typical_arguments((*module)->entry_computation(), 3);
+  const auto expected = evaluate(**module, arguments), actual = evaluate(changed, arguments);
+  ASSERT_TRUE(expected && actual);
+  EXPECT_TRUE(identical(*actual, *expected));
+  const Computation& entry = changed.entry_computation();
+  const auto operand = [&](std::string_view name) -> const Instruction& {
+    const auto found = std::ranges::find(entry.instructions, name, &Instruction::name);
+    return entry[found->operands[0]];
+  };
+  EXPECT_EQ(operand("n").dimensions(), (std::vector<int64_t>{2, 0, 1}));
+  EXPECT_EQ(entry[operand("n").operands[0]].opcode, Opcode::Parameter);
+  EXPECT_EQ(operand("m").opcode, Opcode::Parameter);
+  EXPECT_EQ(operand("c").opcode, Opcode::Transpose);  // to another layout
 }
 
 }  // namespace

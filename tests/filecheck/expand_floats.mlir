@@ -135,6 +135,24 @@ func.func @power_of_two(%x: f32) -> (f32, f32, f32) {
   return %a, %b, %c : f32, f32, f32
 }
 
+// So has one of two powers of two.
+// GPU-LABEL: func.func @one_of_two
+// GPU: %[[HALF:.*]] = arith.constant 5.000000e-01 : f32
+// GPU: %[[ONE:.*]] = arith.constant 1.000000e+00 : f32
+// GPU: %[[FACTOR:.*]] = arith.select %arg1, %[[HALF]], %[[ONE]] : f32
+// GPU: arith.mulf %arg0, %[[FACTOR]] : f32
+// GPU: call @strata_divide_f32
+func.func @one_of_two(%x: f32, %c: i1) -> (f32, f32) {
+  %one = arith.constant 1.0 : f32
+  %two = arith.constant 2.0 : f32
+  %three = arith.constant 3.0 : f32
+  %a = arith.select %c, %two, %one : f32
+  %b = arith.select %c, %three, %one : f32
+  %d = arith.divf %x, %a : f32
+  %e = arith.divf %x, %b : f32
+  return %d, %e : f32, f32
+}
+
 // Powers of quarters are roots and products.
 // GPU-LABEL: func.func @powers
 // GPU-DAG: %[[COUNT:.*]] = arith.constant -7 : i32

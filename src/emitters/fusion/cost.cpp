@@ -1,14 +1,16 @@
 // What a fusion costs as one kernel.
 #include <algorithm>
-#include <array>
+#include <functional>
 #include <limits>
 #include <numeric>
 #include <optional>
 
 #include "emitters/fusion/bandwidth.h"
 #include "emitters/fusion/instruction_roles.h"
+#include "emitters/fusion/kernel_bytes.h"
 #include "emitters/fusion/pass.h"
 #include "emitters/fusion/priced_kernel.h"
+#include "emitters/kinds/permutation.h"
 #include "emitters/kinds/plan.h"
 #include "emitters/kinds/product/product.h"
 #include "emitters/kinds/reduction_shape.h"
@@ -39,8 +41,6 @@ constexpr double kMostRepeatedCode = 1024;
 /// optimizer, 0.6 of 32 pieces of 16 KB of straight code, and 3.5 of one piece for all blocks.
 constexpr double kMostCodeApart = 4096;
 constexpr double kFetching = 6;
-
-constexpr double kSectorBytes = 32;  ///< that caches move at least
 
 double bytes_of(const hlo::Shape& shape) {
   double bytes = 0;
@@ -167,59 +167,6 @@ bool is_turn(const hlo::Computation& computation, const Instruction& it) {
   if (inner < 0 || it.dimensions()[static_cast<size_t>(inner)] == before) return false;
   const int64_t elements = std::min(it.shape.dim(inner), from.dim(before));
   return static_cast<double>(elements * hlo::byte_width(it.shape.type)) >= kSectorBytes;
-}
-
-/// Bytes that a kernel of reductions moves beside those of its arrays. Its threads follow memory in one direction. An
-/// array that lies across it, behind a transpose, moves a sector for each element: the smaller one of what lies along
-/// the reduced array and what lies across it. Small arrays stay in caches.
-double bytes_across(const PricedKernel& kernel, const ComputedOnce& together) {
-  const size_t count = kernel.instructions.size();
-  const auto any_turn = [](const PricedInstruction* it) { return it->turns; };
-  if (std::none_of(kernel.instructions.begin(), kernel.instructions.end(), any_turn)) return 0;
-  const auto elements = [&](size_t i) { return kernel.instructions[i]->counted.elements; };
-  InstructionId reduced = -1;
-  for (const InstructionId id : together.instructions) {
-    if (kernel.instructions[static_cast<size_t>(id)]->counted.opcode != Opcode::Reduce) continue;
-    for (const InstructionId operand : kernel.graph.operands_of(id)) {
-      if (reduced < 0 || elements(static_cast<size_t>(operand)) > elements(static_cast<size_t>(reduced)))
-        reduced = operand;
-    }
-  }
-  if (reduced < 0) return 0;
-  const double large = elements(static_cast<size_t>(reduced)) / 2;
-  std::vector<std::vector<InstructionId>> users(count);
-  for (size_t i = 0; i < count; ++i) {
-    for (const InstructionId operand : kernel.graph.operands_of(static_cast<InstructionId>(i)))
-      users[static_cast<size_t>(operand)].push_back(static_cast<InstructionId>(i));
-  }
-  // 0 along the reduced array, 1 across it, -1 not known yet: passed on between operands and users, both ways.
-  std::vector<int> across(count, -1);
-  std::vector<size_t> next;
-  const auto reach = [&](InstructionId id, int value) {
-    const auto i = static_cast<size_t>(id);
-    if (across[i] >= 0 || elements(i) < large) return;
-    across[i] = value;
-    next.push_back(i);
-  };
-  reach(reduced, 0);
-  while (!next.empty()) {
-    const size_t i = next.back();
-    next.pop_back();
-    const auto turned = [&](size_t at) { return across[i] ^ (kernel.instructions[at]->turns ? 1 : 0); };
-    for (const InstructionId operand : kernel.graph.operands_of(static_cast<InstructionId>(i)))
-      reach(operand, turned(i));
-    for (const InstructionId user : users[i]) reach(user, turned(static_cast<size_t>(user)));
-  }
-  std::array<double, 2> bytes{};
-  const auto move = [&](size_t i) {
-    if (across[i] < 0) return;
-    bytes[static_cast<size_t>(across[i])] += std::max(elements(i) * kSectorBytes - kernel.instructions[i]->bytes, 0.0);
-  };
-  for (size_t i = 0; i < count; ++i) {
-    if (kernel.instructions[i]->counted.opcode == Opcode::Parameter) move(i);
-  }
-  for (const InstructionId root : kernel.graph.roots) move(static_cast<size_t>(root));
-  return std::min(bytes[0], bytes[1]);
 }
 
 /// Bytes that caches serve beside the elements themselves for results of which a thread writes several for its row
@@ -364,7 +311,18 @@ PricedInstruction priced_instruction(const hlo::Module& module, hlo::Computation
   priced.spreads = is_spread(from, it);
   const bool moves = it.opcode == Opcode::Reshape || it.opcode == Opcode::Slice || it.opcode == Opcode::Broadcast;
   priced.turns = is_turn(from, it);
+  if (priced.turns) {
+    const auto permutation = permutation_of(from, id);
+    const LoopReads reads = permutation ? reads_of_loop(*permutation, hlo::byte_width(it.shape.type)) : LoopReads();
+    if (reads.lines >= kLeastLineRatio) {
+      priced.sectors = reads.sectors;
+      priced.permutation = std::hash<std::string>()(permutation->text()) | 1U;
+    }
+  }
   priced.passes_on = hlo::is_elementwise(it.opcode) || moves;
+  // A table that the cache has is there, rows of it or all.
+  if (it.opcode == Opcode::Gather && bytes_of(from.operand_shape(it, 0)) >= static_cast<double>(target.l2_bytes) / 2)
+    priced.gathered_bytes = bytes_of_gathered(from, it);
   if (it.opcode == Opcode::Scatter) priced.update_microseconds = update_microseconds(module, from, it, target);
   return priced;
 }
@@ -406,7 +364,9 @@ KernelWork kernel_work(const PricedKernel& kernel, const ComputedOnce& together)
     work.repeated_code += std::max(copies[i] - 1, 0.0) * it.operations;
     if (it.counted.opcode != Opcode::Parameter || read[i] == 0) continue;
     // Of an array that is read in part only that part moves.
-    work.memory_bytes += std::min(it.bytes, read[i] * kSectorBytes);
+    const bool in_part = read[i] * it.element_bytes < it.bytes;
+    const double each = in_part ? bytes_of_read(kernel, static_cast<InstructionId>(i)) : kSectorBytes;
+    work.memory_bytes += std::min(it.bytes, read[i] * each);
     work.cache_bytes += read[i] * it.element_bytes / share(i);
   }
   const bool is_loop = together.instructions.empty();  // others' threads have single elements of most of what they do
@@ -414,7 +374,7 @@ KernelWork kernel_work(const PricedKernel& kernel, const ComputedOnce& together)
   work.operations = work.operations * together.crowding + together.operations;
   work.cache_bytes += together.cache_bytes;
   double threads = together.threads;
-  work.memory_bytes += bytes_across(kernel, together);
+  work.memory_bytes += is_loop ? bytes_across_results(kernel, read) : bytes_across(kernel, together);
   for (const InstructionId root : kernel.graph.roots) {
     const PricedInstruction& it = *kernel.instructions[static_cast<size_t>(root)];
     work.memory_bytes += it.bytes;

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <string_view>
 
 #include "emitters/fusion/pass.h"
@@ -200,6 +201,75 @@ TEST(FusionWork, CountsBranchesOfAThreadOneAfterTheOther) {
   EXPECT_GE(longest("f32", 1024, "f32[1024] pad(x, zero), padding=0_24"), 4 * plain);
   EXPECT_GE(longest("f16", 1024, "f16[1024] pad(x, zero), padding=0_24"), 8 * plain);
   EXPECT_LE(longest("f32", 1000, "f32[1000] reverse(x), dimensions={0}"), 2 * plain);
+}
+
+/// Threads of a loop follow the results: behind a transpose each element is a sector, unless there is a tile for it.
+TEST(FusionWork, CountsSectorsBehindTransposes) {
+  constexpr double kElements = 1024 * 1000;
+  const auto bytes = [](std::string_view what) {
+    const auto module = hlo::parse_module(
+        fmt::format("HloModule m\nENTRY e {{\n  x = bf16[1024,1000] parameter(0)\n  y = bf16[1000,1024] parameter(1)\n"
+                    "  zero = bf16[] constant(0)\n  t = bf16[1000,1024] transpose(x), dimensions={{1,0}}\n{}\n}}\n",
+                    what));
+    EXPECT_TRUE(module) << module.error().to_string();
+    return kernel_work(**module, default_target()).memory_bytes / kElements;
+  };
+  const auto is_about = [](double value, double expected) { return std::abs(value - expected) < 0.05 * expected; };
+  // Tiles: of the results' own places, also of several results.
+  EXPECT_PRED2(is_about, bytes("  ROOT s = bf16[1000,1024] add(t, y)"), 2 + 2 + 2);
+  EXPECT_PRED2(is_about,
+               bytes("  s = bf16[1000,1024] add(t, y)\n  n = bf16[1024,1000] negate(x)\n"
+                     "  ROOT r = (bf16[1000,1024], bf16[1024,1000]) tuple(s, n)"),
+               2 + 2 + 2 + 2);
+  // None: beyond a pad, beside a result of another size, behind another permutation's tile.
+  EXPECT_PRED2(is_about, bytes("  ROOT p = bf16[1001,1024] pad(t, zero), padding=0_1x0_0"), 32 + 2);
+  EXPECT_PRED2(is_about,
+               bytes("  s = bf16[1000,1024] add(t, y)\n  c = bf16[500,1024] slice(y), slice={[0:500],[0:1024]}\n"
+                     "  ROOT r = (bf16[1000,1024], bf16[500,1024]) tuple(s, c)"),
+               32 + 2 + 2 + 1);
+  // Two transposes are as none.
+  EXPECT_PRED2(is_about,
+               bytes("  p = bf16[1000,1026] pad(t, zero), padding=0_0x0_2\n"
+                     "  q = bf16[1026,1000] transpose(p), dimensions={1,0}\n"
+                     "  ROOT r = bf16[1028,1000] pad(q, zero), padding=0_2x0_0"),
+               2 + 2);
+  // Few elements that lie together, or fill sectors, are read as they are.
+  EXPECT_PRED2(is_about,
+               bytes("  k = bf16[16,64000] reshape(x)\n  l = bf16[64000,16] transpose(k), dimensions={1,0}\n"
+                     "  ROOT p = bf16[64001,16] pad(l, zero), padding=0_1x0_0"),
+               2 + 2);
+}
+
+/// Of a table the rows that are gathered, and the ends of sectors around them.
+TEST(FusionWork, CountsRowsOfTables) {
+  const auto bytes = [](std::string_view table, std::string_view sizes, std::string_view result) {
+    const auto module = hlo::parse_module(fmt::format(
+        "HloModule m\nENTRY e {{\n  t = {} parameter(0)\n  i = s32[1000,1] parameter(1)\n  ROOT g = {} gather(t, i), "
+        "offset_dims={{1}}, collapsed_slice_dims={{0}}, start_index_map={{0}}, index_vector_dim=1, "
+        "slice_sizes={{{}}}\n}}\n",
+        table, result, sizes));
+    EXPECT_TRUE(module) << module.error().to_string();
+    return kernel_work(**module, default_target()).memory_bytes;
+  };
+  EXPECT_NEAR(bytes("f32[100000,100]", "1,100", "f32[1000,100]"), 1000 * (428 + 400 + 4), 1000);
+  EXPECT_NEAR(bytes("bf16[100000,1]", "1,1", "bf16[1000,1]"), 1000 * (32 + 2 + 4), 1000);
+}
+
+/// A transpose behind pads is a kernel of its own: with them it would read a sector for each element.
+TEST(Fusion, TransposesBehindPadsStayApart) {
+  const auto module = hlo::parse_module(R"(HloModule m
+ENTRY e {
+  x = bf16[4780,896] parameter(0)
+  y = bf16[4780,896] parameter(1)
+  zero = bf16[] constant(0)
+  t = bf16[896,4780] transpose(x), dimensions={1,0}
+  u = bf16[896,4780] transpose(y), dimensions={1,0}
+  a = bf16[1792,4780] pad(t, zero), padding=0_896x0_0
+  b = bf16[1792,4780] pad(u, zero), padding=896_0x0_0
+  ROOT s = bf16[1792,4780] add(a, b)
+})");
+  ASSERT_TRUE(module) << module.error().to_string();
+  EXPECT_EQ(fuse(**module, default_target()).size(), 3U);
 }
 
 TEST(FusionWork, CountsWhatComplexNumbersAreComputedBy) {

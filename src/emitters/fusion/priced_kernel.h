@@ -22,6 +22,9 @@ struct PricedInstruction {
   bool spreads = false;            ///< elements beside each other in memory are the same
   bool passes_on = false;          ///< if its elements beside each other are the same, so are those it reads
   bool turns = false;              ///< a transpose: elements beside each other in memory lie apart in the operand
+  double gathered_bytes = 0;       ///< of a gather: that memory moves for each element, by the rows that lie together
+  double sectors = 1;              ///< of a transpose: that a loop moves of the operand, over those that its bytes fill
+  size_t permutation = 0;          ///< of such a transpose: a number that others have that permute alike; else 0
   double update_microseconds = 0;  ///< of a scatter in place: what its atomic updates take
 };
 PricedInstruction priced_instruction(const hlo::Module& module, hlo::ComputationId computation,

@@ -37,9 +37,23 @@ bool only_moves(Opcode opcode) {
   return opcode == Opcode::Broadcast || opcode == Opcode::Reshape || opcode == Opcode::Convert;
 }
 
+/// Whether a gather takes whole rows of memory: a kernel that reads rows of a table moves no more than one that reads
+/// them where they were put together.
+bool gathers_rows(const Computation& computation, const Instruction& it) {
+  constexpr int64_t kSectorBytes = 32;
+  if (it.opcode != Opcode::Gather) return false;
+  const hlo::Shape& table = computation.operand_shape(it, 0);
+  const auto& a = it.as<hlo::GatherAttributes>();
+  if (!table.has_default_layout() || !it.shape.has_default_layout() || table.rank() == 0) return false;
+  const int64_t row = a.slice_sizes.back();
+  const bool is_last = !a.offset_dims.empty() && a.offset_dims.back() == it.shape.rank() - 1;
+  return is_last && row == table.dims.back() && row * hlo::byte_width(table.type) >= kSectorBytes;
+}
+
 /// Operators that are worth no array: each element takes a few operations on few elements.
 bool is_cheap(const Computation& computation, const Instruction& it) {
   if (!it.shape.is_array()) return false;
+  if (it.opcode == Opcode::Gather) return gathers_rows(computation, it);
   if (it.opcode == Opcode::Reshape) {
     return it.shape.has_default_layout() && computation.operand_shape(it, 0).has_default_layout();
   }
@@ -66,8 +80,12 @@ bool has_form(const Instruction& it) {
 
 class Recomputer {
  public:
-  Recomputer(const hlo::Module& module, const std::vector<ProgramPart>& parts)
-      : module_(module), computation_(module.entry_computation()), parts_(parts), known_(known_values(computation_)) {
+  Recomputer(const hlo::Module& module, const std::vector<ProgramPart>& parts, const Target& target)
+      : module_(module),
+        computation_(module.entry_computation()),
+        parts_(parts),
+        target_(target),
+        known_(known_values(computation_)) {
     const size_t count = computation_.instructions.size();
     part_of_.assign(count, -1);
     stored_.assign(count, false);
@@ -148,7 +166,7 @@ class Recomputer {
  private:
   std::optional<Recomputed> look_at(size_t part, InstructionId value) const {
     const Instruction& it = computation_[value];
-    if (closed_[part] || value == computation_.root || bytes_of(it) < kLeastBytes || !is_cheap(computation_, it))
+    if (closed_[part] || value == computation_.root || bytes_of(it) < kLeastBytes || !is_worth_no_array(it))
       return std::nullopt;
     Recomputed result{value, {}, static_cast<double>(bytes_of(it))};
     for (const InstructionId reader : readers_[static_cast<size_t>(value)]) {
@@ -170,7 +188,7 @@ class Recomputer {
   bool copy_for(size_t from, size_t to, InstructionId value, std::set<InstructionId>& copies, double& more) const {
     const int64_t small = bytes_of(computation_[value]) / 8;
     std::vector<InstructionId> stack{value};
-    std::set<InstructionId> read;
+    std::set<InstructionId> read, indices;
     while (!stack.empty()) {
       const InstructionId id = stack.back();
       stack.pop_back();
@@ -179,13 +197,17 @@ class Recomputer {
       for (const InstructionId operand : computation_[id].operands) {
         const Instruction& it = computation_[operand];
         if (!it.shape.is_array()) return false;
+        const bool gathers = computation_[id].opcode == Opcode::Gather;
+        const bool of_table = gathers && operand == computation_[id].operands[0];
+        if ((gathers && !of_table) || indices.contains(id)) indices.insert(operand);
         // Every kernel has it.
         if (known_[static_cast<size_t>(operand)]) continue;
         const int part = part_of_[static_cast<size_t>(operand)];
         // In no part: parameters.
         const bool elsewhere = part != static_cast<int>(from);
         const bool is_small = bytes_of(it) <= small;
-        const bool again = !elsewhere && is_cheap(computation_, it) && (!is_small || only_moves(it.opcode));
+        const bool few = is_small && !only_moves(it.opcode) && !indices.contains(operand);
+        const bool again = !elsewhere && is_worth_no_array(it) && !few;
         if (again) {
           stack.push_back(operand);
           continue;
@@ -193,10 +215,16 @@ class Recomputer {
         if (!elsewhere && !is_small && !stored_[static_cast<size_t>(operand)]) return false;
         if (!read.insert(operand).second || reads(to, operand)) continue;
         const bool written = !elsewhere && !stored_[static_cast<size_t>(operand)];
-        more += static_cast<double>(bytes_of(it)) * (written ? 2 : 1);
+        const int64_t rows = of_table ? std::min(bytes_of(it), bytes_of(computation_[id])) : bytes_of(it);
+        more += static_cast<double>(rows) + (written ? static_cast<double>(bytes_of(it)) : 0);
       }
     }
     return true;
+  }
+
+  /// Rows that are gathered of a table are still in the cache when they are read, unless they are very many.
+  bool is_worth_no_array(const Instruction& it) const {
+    return is_cheap(computation_, it) && (it.opcode != Opcode::Gather || bytes_of(it) >= target_.l2_bytes / 2);
   }
 
   bool reads(size_t part, InstructionId id) const {
@@ -207,6 +235,7 @@ class Recomputer {
   const hlo::Module& module_;
   const Computation& computation_;
   const std::vector<ProgramPart>& parts_;
+  const Target& target_;
   std::vector<int> part_of_;
   std::vector<bool> known_;   ///< of each instruction whether its value is known beforehand
   std::vector<bool> stored_;  ///< of each instruction whether it is an output of its part
@@ -289,7 +318,7 @@ FusedModule fused_recomputing(const hlo::Module& module, Ratings& ratings, Param
   };
   merges();
   for (int round = 0; round < kMostRounds && std::isfinite(time); ++round) {
-    const Recomputer recomputer(best.module, best.parts);
+    const Recomputer recomputer(best.module, best.parts, ratings.target());
     const std::vector<Recomputed> found = recomputer.find();
     if (found.empty()) break;
     if (improves(recomputer.with(found))) continue;

@@ -88,6 +88,38 @@ ENTRY e {
   EXPECT_EQ(fused(in_order).parts.size(), 2U);
 }
 
+/// Two kernels read rows of a table: neither writes what it gathers.
+TEST(Recompute, KernelsReadRowsOfTables) {
+  const auto module = hlo::parse_module(R"(
+sum {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b)
+}
+ENTRY e {
+  zero = f32[] constant(0)
+  none = s32[] constant(0)
+  table = f32[123457,100] parameter(0)
+  places = s32[12345,7] parameter(1)
+  weights = f32[12345,7] parameter(2)
+  nones = s32[12345,7] broadcast(none), dimensions={}
+  positive = s32[12345,7] maximum(places, nones)
+  indices = s32[12345,7,1] reshape(positive)
+  rows = f32[12345,7,100] gather(table, indices), offset_dims={2}, collapsed_slice_dims={0}, start_index_map={0},
+      index_vector_dim=2, slice_sizes={1,100}
+  wide = f32[12345,7,100] broadcast(weights), dimensions={0,1}
+  weighted = f32[12345,7,100] multiply(rows, wide)
+  bags = f32[12345,100] reduce(weighted, zero), dimensions={1}, to_apply=sum
+  steep = f32[12345,100] sine(bags)
+  gradient = f32[12345,7,100] broadcast(steep), dimensions={0,2}
+  products = f32[12345,7,100] multiply(rows, gradient)
+  of_weights = f32[12345,7] reduce(products, zero), dimensions={2}, to_apply=sum
+  ROOT t = (f32[12345,100], f32[12345,7]) tuple(bags, of_weights)
+})");
+  ASSERT_TRUE(module) << module.error().to_string();
+  EXPECT_LT(written_bytes(fuse_recomputing(**module, default_target())), 12345 * 7 * 100 * 4);
+}
+
 /// Sums of rows and of columns of converted arrays: both kernels read what was converted, and the second one computes
 /// what the first one would have to store of the whole array.
 TEST(Recompute, KernelsReadWhatIsNarrow) {

@@ -1,6 +1,7 @@
 #include "emitters/kinds/access_width.h"
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 
 #include "emitters/kinds/epilogue.h"
@@ -11,9 +12,39 @@
 namespace strata::emitters {
 namespace {
 
+/// Arrays of a root that are computed by one loop, and what they are computed of.
+struct LoopRoots {
+  std::vector<hlo::InstructionId> roots;
+  std::vector<bool> reached;  ///< of each instruction whether they need it
+  int64_t elements = 0;       ///< of each root, at most
+  int64_t of_kernel = 0;      ///< of the kernel's largest array
+
+  bool has(hlo::InstructionId id) const { return reached[static_cast<size_t>(id)]; }
+};
+
+LoopRoots loop_roots(const hlo::Computation& computation, std::vector<hlo::InstructionId> roots, int64_t elements,
+                     int64_t of_kernel) {
+  LoopRoots made{std::move(roots), std::vector<bool>(computation.instructions.size(), false), elements, of_kernel};
+  for (const hlo::InstructionId root : made.roots) made.reached[static_cast<size_t>(root)] = true;
+  for (size_t i = made.reached.size(); i-- > 0;) {
+    if (!made.reached[i]) continue;
+    for (const hlo::InstructionId operand : computation.instructions[i].operands)
+      made.reached[static_cast<size_t>(operand)] = true;
+  }
+  return made;
+}
+
+bool any_reached(const hlo::Computation& computation, const LoopRoots& of,
+                 const std::function<bool(const hlo::Instruction&)>& is) {
+  for (size_t i = 0; i < of.reached.size(); ++i) {
+    if (of.reached[i] && is(computation.instructions[i])) return true;
+  }
+  return false;
+}
+
 /// Whether a thread waits for more than one load or does much beside: functions, or elements at places that are read.
-bool wants_more_work(const hlo::Computation& computation) {
-  return std::any_of(computation.instructions.begin(), computation.instructions.end(), [](const hlo::Instruction& it) {
+bool wants_more_work(const hlo::Computation& computation, const LoopRoots& of) {
+  return any_reached(computation, of, [](const hlo::Instruction& it) {
     switch (it.opcode) {
       case hlo::Opcode::Exp:
       case hlo::Opcode::Expm1:
@@ -67,11 +98,12 @@ bool is_short(const hlo::Instruction& it) {
 
 /// Whether all arrays of half as many elements and more are read where the roots' elements lie in memory, and so by
 /// vectors wherever these begin at a multiple of their length.
-bool keeps_all_places(const Fusion& fusion, int64_t elements) {
+bool keeps_all_places(const Fusion& fusion, const LoopRoots& of) {
   const hlo::Computation& computation = fusion.computation();
+  const int64_t elements = of.elements;
   enum Use : uint8_t { Unused, AtPlaces, Elsewhere };
   std::vector<Use> uses(computation.instructions.size(), Unused);
-  for (const hlo::InstructionId root : root_values(computation)) uses[static_cast<size_t>(root)] = AtPlaces;
+  for (const hlo::InstructionId root : of.roots) uses[static_cast<size_t>(root)] = AtPlaces;
   for (size_t i = computation.instructions.size(); i-- > 0;) {  // users stand behind their operands
     const hlo::Instruction& it = computation.instructions[i];
     if (it.opcode == hlo::Opcode::Tuple || uses[i] == Unused) continue;
@@ -92,9 +124,10 @@ bool keeps_all_places(const Fusion& fusion, int64_t elements) {
 
 /// Whether elements come of terms that a loop of their own goes through (windows, convolutions, short sums): what it
 /// loads is one element at a time, however many results a thread has beside each other.
-bool goes_through_terms(const hlo::Computation& computation, int64_t elements) {
-  return std::ranges::any_of(computation.instructions, [&](const hlo::Instruction& it) {
-    return hlo::terms_of(computation, it) > 1 && indexing::elements_of(it.shape) * 2 >= static_cast<double>(elements);
+bool goes_through_terms(const hlo::Computation& computation, const LoopRoots& of) {
+  return any_reached(computation, of, [&](const hlo::Instruction& it) {
+    return hlo::terms_of(computation, it) > 1 &&
+           indexing::elements_of(it.shape) * 2 >= static_cast<double>(of.elements);
   });
 }
 
@@ -110,17 +143,21 @@ bool is_piecewise(const indexing::CountedInstruction& it) {
   return it.opcode == hlo::Opcode::Pad || it.opcode == hlo::Opcode::Concatenate;
 }
 
-ElementWork work_of_element(const Fusion& fusion) {
+ElementWork work_of_element(const Fusion& fusion, const LoopRoots& of) {
   const hlo::Computation& computation = fusion.computation();
   const indexing::CountedComputation counted(fusion.module, fusion.id);
-  const std::vector<const indexing::CountedInstruction*>& instructions = counted.graph().instructions;
+  indexing::CountedGraph graph = counted.graph();
+  graph.roots = of.roots;
+  const std::vector<const indexing::CountedInstruction*>& instructions = graph.instructions;
   ElementWork work;
   // Of what a piece of a concatenation or a padded array has, the ranges of a map may say it all.
-  const bool branches = std::ranges::any_of(instructions, [](const indexing::CountedInstruction* it) {
-    return is_piecewise(*it) || std::ranges::any_of(it->reads, [](const auto& read) {
+  const auto parts = [](const indexing::CountedInstruction& it) {
+    return is_piecewise(it) || std::ranges::any_of(it.reads, [](const auto& read) {
              return std::ranges::any_of(read.maps, [](const auto& map) { return map.constrained; });
            });
-  });
+  };
+  bool branches = false;
+  for (size_t i = 0; i < instructions.size(); ++i) branches |= of.reached[i] && parts(*instructions[i]);
   std::vector<double> operations;
   for (size_t i = 0; i < instructions.size(); ++i) {
     const hlo::Instruction& it = computation.instructions[i];
@@ -128,43 +165,44 @@ ElementWork work_of_element(const Fusion& fusion) {
     const double combined = terms > 1 ? 2 * static_cast<double>(terms) : 0;  // multiplied and added
     operations.push_back(hlo::element_operations(computation, it) + combined);
   }
-  work.operations = indexing::EvaluationCounts(counted.graph()).of_longest_element(operations);
+  work.operations = indexing::EvaluationCounts(graph).of_longest_element(operations);
   if (!branches) return work;
   const Rates& rates = fusion.target.rates;
   for (size_t i = 0; i < instructions.size(); ++i) {
     if (is_piecewise(*instructions[i])) operations[i] += rates.chained_load / rates.dependent_operation;
   }
-  work.seconds_in_turn =
-      indexing::EvaluationCounts(counted.graph()).of_longest_element(operations) * rates.dependent_operation;
+  work.seconds_in_turn = indexing::EvaluationCounts(graph).of_longest_element(operations) * rates.dependent_operation;
   return work;
 }
 
-}  // namespace
-
-AccessWidth choose_access_width(const Fusion& fusion, int64_t elements, bool takes_rest) {
+/// `threads` of a block, if these are known.
+AccessWidth choose_width(const Fusion& fusion, const LoopRoots& of, bool takes_rest, std::optional<int> threads) {
   const hlo::Computation& computation = fusion.computation();
   int64_t widest = 1;      // bytes of an element
   int64_t bytes_read = 0;  // for each element of the output, of arrays that are about as large
-  double moved = 0;        // bytes of all arrays
-  const auto consider = [&](const hlo::Shape& shape, bool read) {
+  double moved = 0;        // bytes of all arrays of the kernel
+  const auto consider = [&](const hlo::Shape& shape, bool read, bool own) {
     if (!shape.is_array()) return;
     const int64_t bytes = std::max<int64_t>(hlo::byte_width(shape.type), 1);
     moved += static_cast<double>(bytes * shape.element_count());
-    if (shape.element_count() < elements / 2) return;
+    if (!own || shape.element_count() < of.elements / 2) return;
     widest = std::max(widest, bytes);
     if (read) bytes_read += bytes;
   };
-  for (const hlo::InstructionId id : computation.parameters) consider(computation[id].shape, true);
-  const hlo::Shape& root = computation.root_instruction().shape;
-  if (!root.is_tuple()) consider(root, false);
-  for (const hlo::Shape& one : root.elements) consider(one, false);
+  for (const hlo::InstructionId id : computation.parameters) consider(computation[id].shape, true, of.has(id));
+  for (const hlo::InstructionId id : root_values(computation)) {
+    const bool own = std::ranges::find(of.roots, id) != of.roots.end();
+    const hlo::Shape& shape = computation[id].shape;
+    if (!shape.is_tuple()) consider(shape, false, own);
+    for (const hlo::Shape& one : shape.elements) consider(one, false, own);
+  }
   AccessWidth width;
   // What a thread does one element after the other is no longer than the kernel as a whole: than what it moves takes,
   // or than twice as many threads as issue an operation in each cycle, since they wait for what they read, too.
   const Rates& rates = fusion.target.rates;
   std::optional<ElementWork> known;
   const auto work = [&]() -> const ElementWork& {
-    if (!known) known = work_of_element(fusion);
+    if (!known) known = work_of_element(fusion, of);
     return *known;
   };
   const double moving = moved / rates.memory_bandwidth;
@@ -172,30 +210,38 @@ AccessWidth choose_access_width(const Fusion& fusion, int64_t elements, bool tak
   // beside what vectors save, and all of it where arrays are still on their way meanwhile.
   const auto shares_evenly = [&](int64_t elements_per_block) {
     const int64_t at_a_time = elements_per_block * fusion.target.multiprocessors;
-    if (elements <= at_a_time || at_a_time == 0) return true;
-    const int64_t longest = indexing::ceil_div(elements, at_a_time) * at_a_time;  // if all had as much as that one
-    if (longest <= elements + elements / 8) return true;
+    if (of.of_kernel <= at_a_time || at_a_time == 0) return true;
+    const int64_t longest = indexing::ceil_div(of.of_kernel, at_a_time) * at_a_time;  // if all had as much as that one
+    if (longest <= of.of_kernel + of.of_kernel / 8) return true;
     return static_cast<double>(longest) * work().operations / rates.scalar_rate <= moving;
   };
   const double busy_threads = rates.dependent_operation * rates.scalar_rate;
+  const bool has_terms = goes_through_terms(computation, of);
+  // What a thread computes one after the other is shared by as many threads as these arrays alone can have; of all
+  // else, the kernel's other arrays have threads, too.
+  const auto shared = [&] {
+    const bool own = of.elements == of.of_kernel || has_terms || work().seconds_in_turn > 0;
+    return own ? of.elements : of.of_kernel;
+  };
   const auto fills = [&](int64_t elements_per_thread) {
-    if (elements < elements_per_thread * width.threads * fusion.target.multiprocessors * 2) return false;
+    const int64_t least = elements_per_thread * width.threads * fusion.target.multiprocessors * 2;
+    if (of.of_kernel < least || shared() < least) return false;
     const auto of_thread = static_cast<double>(elements_per_thread);
     if (!shares_evenly(elements_per_thread * width.threads)) return false;
-    if (static_cast<double>(elements) >= of_thread * busy_threads) return true;
+    if (static_cast<double>(shared()) >= of_thread * busy_threads) return true;
     // After a branch the elements of a thread are computed one after the other; without any they go side by side.
     return of_thread * work().seconds_in_turn <= moving;
   };
   // Neighbouring threads then read neighbouring elements. Of a vector each load would be far from the neighbours' ones.
-  const int64_t most = goes_through_terms(computation, elements) ? 1 : std::max<int64_t>(16 / widest, 1);
+  const int64_t most = has_terms ? 1 : std::max<int64_t>(16 / widest, 1);
   int64_t vector = 1;
   while (vector < most && fills(vector * 2)) vector *= 2;
-  while (width.vector < vector && elements % (width.vector * 2) == 0) width.vector *= 2;
-  if (takes_rest && width.vector < vector && keeps_all_places(fusion, elements)) width.vector = vector;
+  while (width.vector < vector && of.elements % (width.vector * 2) == 0) width.vector *= 2;
+  if (takes_rest && width.vector < vector && keeps_all_places(fusion, of)) width.vector = vector;
   // Measured on an H200 (docs/benchmarks-emitters.md): what only moves data is fastest with a vector a thread and many
   // threads.
-  const int64_t bytes_in_flight = wants_more_work(computation) ? 32 : 16;  // of a thread
-  if (shares_evenly(width.vector * 256)) width.threads = 256;
+  const int64_t bytes_in_flight = wants_more_work(computation, of) ? 32 : 16;  // of a thread
+  if (threads ? *threads == 256 : shares_evenly(width.vector * 256)) width.threads = 256;
   // Where nothing is read, more vectors of a thread only make blocks larger, which multiprocessors share less evenly.
   while (bytes_read > 0 && width.unroll < 8 && width.unroll * width.vector * bytes_read * 2 <= bytes_in_flight &&
          fills(width.vector * width.unroll * 2)) {
@@ -204,13 +250,32 @@ AccessWidth choose_access_width(const Fusion& fusion, int64_t elements, bool tak
   return width;
 }
 
+}  // namespace
+
+AccessWidth choose_access_width(const Fusion& fusion, int64_t elements, bool takes_rest) {
+  const hlo::Computation& computation = fusion.computation();
+  return choose_width(fusion, loop_roots(computation, root_values(computation), elements, elements), takes_rest, {});
+}
+
+AccessWidth choose_part_width(const Fusion& fusion, const AccessWidth& whole, int64_t elements_of_whole,
+                              const std::vector<hlo::InstructionId>& roots) {
+  const hlo::Computation& computation = fusion.computation();
+  const auto elements = static_cast<int64_t>(indexing::elements_of(computation[roots.front()].shape));
+  AccessWidth own = choose_width(fusion, loop_roots(computation, roots, elements, elements_of_whole),
+                                 /*takes_rest=*/true, whole.threads);
+  own.vector = std::min(own.vector, whole.vector);
+  own.unroll = std::min(own.unroll, whole.unroll);
+  return own;
+}
+
 int choose_min_blocks(const Fusion& fusion, int threads, int64_t shared_bytes) {
   constexpr size_t kMostArrays = 4;
   const hlo::Computation& computation = fusion.computation();
   const bool few = std::ranges::all_of(computation.instructions, [](const hlo::Instruction& it) {
     return is_short(it) && (it.shape.is_tuple() || hlo::byte_width(it.shape.type) <= 4);
   });
-  if (!few || computation.parameters.size() > kMostArrays || !wants_more_work(computation)) return 0;
+  if (!few || computation.parameters.size() > kMostArrays) return 0;
+  if (!wants_more_work(computation, loop_roots(computation, root_values(computation), 0, 0))) return 0;
   const int64_t fit =
       fusion.target.multiprocessor_shared_memory / (shared_bytes + fusion.target.reserved_shared_memory);
   return static_cast<int>(std::min<int64_t>(fit, fusion.target.threads_per_multiprocessor * 3 / 4 / threads));

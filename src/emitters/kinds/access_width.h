@@ -30,6 +30,12 @@ struct AccessWidth {
 /// be single loads far from the neighbours' ones.
 AccessWidth choose_access_width(const Fusion& fusion, int64_t elements, bool takes_rest = false);
 
+/// The same for some arrays of the root, of as many elements each, which a kernel of that width computes by loops of
+/// their own. Where they are made of terms or parted by conditions, they are shared by as many threads as they alone
+/// need: a few sums beside a large array are one a thread. No wider than the whole, whose arrays registers are for.
+AccessWidth choose_part_width(const Fusion& fusion, const AccessWidth& whole, int64_t elements_of_whole,
+                              const std::vector<hlo::InstructionId>& roots);
+
 /// Launch::min_blocks of a kernel that computes functions of what it moves, whose threads have several elements: three
 /// quarters of a multiprocessor's threads, for which 40 registers each are left. As many registers as make all elements
 /// of a thread go side by side leave room for 1024 (measured on an H200: 3 to 5 % slower). 0 where nothing but moving

@@ -117,5 +117,39 @@ TEST(LongRows, TypesAndWhatIsFused) {
   EXPECT_GE(in_registers, 2);
 }
 
+/// Of a row that registers have in part, a stage computes from the elements what an earlier one computed, too: the
+/// exponentials of a softmax would take as many registers as the elements.
+TEST(LongRows, StagesLeaveElementsAlone) {
+  const auto module = hlo::parse_module(R"(HloModule m
+add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] add(a, b) }
+max { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] maximum(a, b) }
+ENTRY e {
+  n = bf16[3,34304] parameter(0)
+  x = f32[3,34304] convert(n)
+  low = f32[] constant(-inf)
+  zero = f32[] constant(0)
+  m = f32[3] reduce(x, low), dimensions={1}, to_apply=max
+  b = f32[3,34304] broadcast(m), dimensions={0}
+  d = f32[3,34304] subtract(x, b)
+  e = f32[3,34304] exponential(d)
+  s = f32[3] reduce(e, zero), dimensions={1}, to_apply=add
+  w = f32[3,34304] broadcast(s), dimensions={0}
+  q = f32[3,34304] divide(e, w)
+  ROOT t = (f32[3,34304], f32[3,34304]) tuple(d, q)
+})");
+  ASSERT_TRUE(module) << module.error().to_string();
+  EmitOptions options;
+  options.only = "reduction";
+  options.target.multiprocessors = 1;
+  const auto kernel = emit_fusion(**module, (*module)->entry, "kernel", options);
+  ASSERT_TRUE(kernel) << kernel.error().to_string();
+  ASSERT_EQ(kernel->decision().launch().min_blocks, 2);
+  const std::string ptx = *kernel->text(Form::Ptx);
+  int exponentials = 0;  // of the last stage
+  for (size_t at = ptx.rfind("bar.sync"); (at = ptx.find("ex2.approx", at)) != std::string::npos; ++at) ++exponentials;
+  constexpr int kInRegisters = 7 * 4;  // repetitions, of a vector each
+  EXPECT_GE(exponentials, kInRegisters + 4);
+}
+
 }  // namespace
 }  // namespace strata::emitters

@@ -1,9 +1,13 @@
 // The loop emitter: a thread computes some elements of the output that lie together. It takes every fusion.
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <map>
 #include <utility>
 
 #include "emitters/dialect/dialect.h"
 #include "emitters/kinds/access_width.h"
+#include "emitters/kinds/epilogue.h"
 #include "emitters/kinds/kernel.h"
 #include "emitters/kinds/plan.h"
 #include "indexing/simplify.h"
@@ -20,6 +24,7 @@ using mlir::ValueRange;
 /// What a thread computes of one function's roots: elements of its first output, in one map or two.
 struct LoopPart {
   int function = 0;
+  AccessWidth width{};
   int64_t blocks = 0;  ///< of its own
   int64_t first = 0;   ///< of these in the grid
 };
@@ -83,16 +88,32 @@ std::vector<int> root_groups(const hlo::Computation& computation, int64_t elemen
 /// The functions that compute roots, and their places in the grid: those of a group begin at the same block, so that
 /// what they read in common is read once; groups stand one after the other. So few arrays are gone through at a time,
 /// no thread waits for the loads of several in turn, and none has registers for all of them.
-std::vector<LoopPart> place_parts(const hlo::Computation& computation, const indexing::FunctionPartition& partition,
-                                  const std::vector<int>& groups, const AccessWidth& width) {
+std::vector<LoopPart> place_parts(const Fusion& fusion, const indexing::FunctionPartition& partition,
+                                  const std::vector<int>& groups, const AccessWidth& width, int64_t elements) {
+  const hlo::Computation& computation = fusion.computation();
   std::map<int, int> group_of;  // of functions
   for (size_t i = 0; i < partition.roots.size(); ++i)
     group_of.try_emplace(partition.roots[i].function, groups.empty() ? 0 : groups[i]);
+  const auto count_of = [&](int function) {
+    return shape_of(computation, partition.functions[static_cast<size_t>(function)]).element_count();
+  };
+  // Functions of a group that have as many elements go through them side by side. The width of the kernel is that of
+  // its large arrays.
+  const std::vector<hlo::InstructionId> values = root_values(computation);
+  std::map<std::pair<int, int64_t>, std::vector<hlo::InstructionId>> alike;
+  for (size_t i = 0; i < partition.roots.size(); ++i) {
+    const int function = partition.roots[i].function;
+    alike[{group_of.at(function), count_of(function)}].push_back(values[std::min(i, values.size() - 1)]);
+  }
+  std::map<std::pair<int, int64_t>, AccessWidth> widths;
+  for (const auto& [which, roots] : alike)
+    widths[which] = which.second * 2 >= elements ? width : choose_part_width(fusion, width, elements, roots);
   std::map<int, int64_t> sizes;  // of groups, in blocks
   std::vector<LoopPart> parts;
   for (const auto& [function, group] : group_of) {
-    const hlo::Shape& shape = shape_of(computation, partition.functions[static_cast<size_t>(function)]);
-    parts.push_back({function, width.blocks(shape.element_count()), 0});
+    const int64_t count = count_of(function);
+    const AccessWidth& own = widths.at({group, count});
+    parts.push_back({function, own, own.blocks(count), 0});
     sizes[group] = std::max(sizes[group], parts.back().blocks);
   }
   std::map<int, int64_t> first;
@@ -113,8 +134,8 @@ int64_t blocks_of(const std::vector<LoopPart>& parts) {
 
 /// The loops of a part: over vectors, and where their length does not divide the number of elements, over the last
 /// ones, which threads of the last block have one each.
-std::vector<IndexingMap> maps_of(const LoopPart& part, const hlo::Shape& shape, const AccessWidth& width,
-                                 int64_t blocks) {
+std::vector<IndexingMap> maps_of(const LoopPart& part, const hlo::Shape& shape, int64_t blocks) {
+  const AccessWidth& width = part.width;
   const int64_t count = shape.element_count();
   const int64_t rest = count % width.vector;
   const auto placed = [&](IndexingMap map, int64_t first) {
@@ -162,7 +183,7 @@ Result<Plan> plan_loop(const Fusion& fusion) {
   options.root_groups = root_groups(fusion.computation(), width.threads * width.vector * width.unroll);
   STRATA_TRY(const indexing::FunctionPartition partition,
              indexing::partition_functions(fusion.module, fusion.id, options));
-  const std::vector<LoopPart> parts = place_parts(fusion.computation(), partition, options.root_groups, width);
+  const std::vector<LoopPart> parts = place_parts(fusion, partition, options.root_groups, width, elements);
   const int64_t blocks = std::max<int64_t>(blocks_of(parts), 1);
   Plan plan;
   plan.decision.emitter = "loop";
@@ -172,14 +193,20 @@ Result<Plan> plan_loop(const Fusion& fusion) {
   plan.decision.details = {{"elements", std::to_string(elements)},
                            {"vector", std::to_string(width.vector)},
                            {"unroll", std::to_string(width.unroll)}};
-  plan.emit = [fusion, width, parts, blocks, options, decision = plan.decision](
-                  mlir::ModuleOp target, const std::string& name) -> Result<void> {
+  for (const LoopPart& part : parts) {
+    if (part.width.vector == width.vector && part.width.unroll == width.unroll) continue;
+    const hlo::Shape& shape = shape_of(fusion.computation(), partition.functions[static_cast<size_t>(part.function)]);
+    plan.decision.details.emplace_back(fmt::format("of {}", hlo::to_string(shape)),
+                                       fmt::format("vector {}, unroll {}", part.width.vector, part.width.unroll));
+  }
+  plan.emit = [fusion, parts, blocks, options, decision = plan.decision](mlir::ModuleOp target,
+                                                                         const std::string& name) -> Result<void> {
     STRATA_TRY(const FusionFunctions functions, FusionFunctions::create(target, fusion.module, fusion.id, options));
     Kernel kernel(functions, name, decision);
     Values outputs(kernel.outputs());
     for (const LoopPart& part : parts) {
       const auto& function = functions.partition().functions[static_cast<size_t>(part.function)];
-      for (const IndexingMap& map : maps_of(part, shape_of(functions.computation(), function), width, blocks)) {
+      for (const IndexingMap& map : maps_of(part, shape_of(functions.computation(), function), blocks)) {
         if (map.known_empty) continue;
         auto loop = create_loop(
             kernel.builder(), map, kernel.place(), outputs, /*vector=*/1,

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "emitters/program.h"
+#include "hlo/compare.h"
 #include "hlo/evaluate.h"
 #include "hlo/text.h"
 #include "hlo/typical_arguments.h"
@@ -281,6 +282,45 @@ TEST(LoopEmitter, ElementsOfTermsAreNoVectors) {
   const auto kernel = emit_fusion(**module, (*module)->entry, "fused", options);
   ASSERT_TRUE(kernel) << kernel.error().to_string();
   EXPECT_NE(to_string(kernel->decision()).find("vector           1\n"), std::string::npos);
+}
+
+/// Of sums beside a larger array each has a thread, which would go through those of a vector one after the other.
+TEST(LoopEmitter, SumsBesideAnArrayHaveThreadsOfTheirOwn) {
+  const auto decision = [](const std::string& body) {
+    const auto module = hlo::parse_module(
+        "HloModule m\nadd {\na = f32[] parameter(0)\nb = f32[] parameter(1)\nROOT c = f32[] add(a, b)\n}\nfused {\n" +
+        body + "}\n");
+    EXPECT_TRUE(module) << module.error().to_string();
+    EmitOptions options;
+    options.only = "loop";
+    const Result<EmittedProgram> program = emit_program(**module, options);
+    EXPECT_TRUE(program) << program.error().to_string();
+    const auto arguments = hlo::typical_arguments((*module)->entry_computation(), 7);
+    const Result<hlo::Literal> expected = hlo::evaluate(**module, arguments), result = run_on_cpu(*program, arguments);
+    EXPECT_TRUE(expected && result);
+    EXPECT_EQ(hlo::difference(*result, *expected, 52).value_or(""), "");
+    return to_string(program->steps[0].fusion->decision());
+  };
+  const std::string few = decision(R"(
+    p = f32[1013,17,52] parameter(0)
+    z = f32[] constant(0)
+    n = f32[1013,17,52] negate(p)
+    s = f32[1013,17] reduce(p, z), dimensions={2}, to_apply=add
+    ROOT t = (f32[1013,17,52], f32[1013,17]) tuple(n, s)
+)");
+  EXPECT_NE(few.find("vector           4"), std::string::npos) << few;
+  EXPECT_NE(few.find("vector 1, unroll 1"), std::string::npos) << few;
+  const std::string many = decision(R"(
+    p = f32[300000,4] parameter(0)
+    q = f32[1000,800] parameter(1)
+    z = f32[] constant(0)
+    n = f32[1000,800] negate(q)
+    s = f32[300000] reduce(p, z), dimensions={1}, to_apply=add
+    u = f32[1000,300] reshape(s)
+    ROOT t = (f32[1000,800], f32[1000,300]) tuple(n, u)
+)");
+  EXPECT_NE(many.find("vector           4"), std::string::npos) << many;
+  EXPECT_NE(many.find("vector 1, unroll"), std::string::npos) << many;
 }
 
 TEST(LoopEmitter, VectorsOfOddArrays) {

@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <numeric>
 
+#include "indexing/memory_access.h"
+#include "indexing/thread_maps.h"
+
 namespace strata::emitters {
 
 std::vector<int64_t> Permutation::result_dims() const {
@@ -15,6 +18,21 @@ std::vector<int64_t> Permutation::result_dims() const {
 }
 
 std::string Permutation::text() const { return fmt::format("{} by {}", fmt::join(dims, "x"), fmt::join(order, ",")); }
+
+LoopReads reads_of_loop(const Permutation& permutation, int64_t element_bytes) {
+  const std::vector<int64_t> result = permutation.result_dims();
+  const int64_t vector = std::max<int64_t>(16 / element_bytes, 1);
+  const indexing::IndexingMap loop =
+      indexing::thread_map(indexing::linear_tiling(result, indexing::kWarpSize, vector, 1), result);
+  indexing::IndexingMap read = loop;
+  for (size_t i = 0; i < result.size(); ++i) read.results[static_cast<size_t>(permutation.order[i])] = loop.results[i];
+  const auto strides = hlo::row_major_strides(permutation.dims);
+  const auto ratio = [&](int64_t bits) {
+    return indexing::global_access(read, strides, static_cast<int>(bits), /*vector=*/1).ratio();
+  };
+  // A quarter of an element's bits makes sectors of lines.
+  return {.lines = ratio(2 * element_bytes), .sectors = ratio(8 * element_bytes)};
+}
 
 std::optional<Permutation> permutation_of(const hlo::Shape& operand, const hlo::Shape& result,
                                           const std::vector<int64_t>& dimensions) {

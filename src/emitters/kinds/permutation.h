@@ -19,6 +19,16 @@ struct Permutation {
   bool operator==(const Permutation&) const = default;
 };
 
+/// What warps of a loop over the result, with vectors of 16 bytes, touch in the operand, over what the same bytes fill:
+/// 1 at best.
+struct LoopReads {
+  double lines = 1;    ///< of memory
+  double sectors = 1;  ///< 16 where elements of 2 bytes lie apart
+};
+LoopReads reads_of_loop(const Permutation& permutation, int64_t element_bytes);
+/// Where a loop touches so many times the lines, a tile of shared memory is worth it.
+inline constexpr double kLeastLineRatio = 1.5;
+
 /// The normal form of the permutation by which dimension i of an array of shape `result` is dimension `dimensions[i]`
 /// of one of shape `operand`, with their layouts. None where nothing moves, or where there are no elements.
 std::optional<Permutation> permutation_of(const hlo::Shape& operand, const hlo::Shape& result,

@@ -304,8 +304,7 @@ class ReductionEmitter {
         }
       }
     }
-    auto synced = builder_.create<SyncThreadsOp>(mlir::TypeRange(ValueRange(tiles).getTypes()), tiles);
-    tiles = Values(synced.getResults());
+    tiles = synced(tiles);
     size_t number = 0;
     for (HeroState& state : states) {
       const size_t size = state.accumulation.state_size();
@@ -383,13 +382,41 @@ class ReductionEmitter {
           }
           return next;
         });
-    auto synced = builder_.create<SyncThreadsOp>(loop.getResultTypes(), loop.getResults());
+    const Values seen = synced(Values(loop.getResults()));
     size_t number = 0;
     for (const HeroState* state : shared) {
       const size_t count = state->accumulation.types().size();
-      broadcast_[state->hero->id] = Values(ValueRange(synced.getResults()).slice(number, count));
+      broadcast_[state->hero->id] = Values(ValueRange(seen).slice(number, count));
       number += count;
     }
+  }
+
+  /// Tiles as they are once all threads have written them. Where registers have rows in part, what earlier stages have
+  /// left is new from here on, too: else all that one stage computes of a row's elements would be what the next one
+  /// needs, and stay beside the elements themselves, which spills (an exponential and its sum, of rows that softmax
+  /// goes through).
+  Values synced(Values tiles) {
+    const size_t count = tiles.size();
+    std::vector<Value*> tiles_before, values_before;
+    if (tiled_.in_registers > 0) {
+      for (Value& tile : kept_) tiles_before.push_back(&tile);
+      for (auto& [id, results] : broadcast_)
+        for (Value& tile : results) tiles_before.push_back(&tile);
+      for (auto& [id, results] : everywhere_)
+        for (Value& value : results) values_before.push_back(&value);
+    }
+    const Value first = values_before.empty() ? Value() : builder_.create<mlir::arith::ConstantIndexOp>(0).getResult();
+    for (const Value* tile : tiles_before) tiles.push_back(*tile);
+    for (const Value* value : values_before) {  // all threads have the same
+      const Value tile = builder_.create<AllocateSharedOp>(shared_type({{1}, 4, 0, 0}, value->getType()));
+      tiles.push_back(builder_.create<mlir::tensor::InsertOp>(*value, tile, first));
+    }
+    auto sync = builder_.create<SyncThreadsOp>(mlir::TypeRange(ValueRange(tiles).getTypes()), tiles);
+    const ValueRange results = sync.getResults();
+    size_t number = count;
+    for (Value* tile : tiles_before) *tile = results[number++];
+    for (Value* value : values_before) *value = builder_.create<mlir::tensor::ExtractOp>(results[number++], first);
+    return Values(results.take_front(count));
   }
 
   /// A hero's results in the slot that a thread's outputs are written from.
@@ -512,7 +539,8 @@ int64_t reduction_shared_bytes(const hlo::Module& module, hlo::ComputationId com
     for (size_t i = 0; i < count; ++i) {
       const hlo::ElementType type = indexing::element_shape(it.shape, static_cast<int>(i)).type;
       if (plan.tiled.parts() > 1) bytes += plan.tiled.part_tile(hlo::byte_width(wide_type(type))).bytes();
-      if (is_broadcast(plan, hero) && !plan.tiled.combines_everywhere())
+      const bool is_passed_on = plan.tiled.in_registers > 0 && hero.stage + 1 < plan.heroes.stages;
+      if (is_broadcast(plan, hero) && (!plan.tiled.combines_everywhere() || is_passed_on))
         bytes += plan.tiled.outputs() * hlo::byte_width(type);
     }
   }

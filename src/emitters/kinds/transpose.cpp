@@ -29,8 +29,6 @@ using mlir::Value;
 using mlir::ValueRange;
 
 constexpr int64_t kLeastElements = 256;
-/// Lines that warps of a loop over the result touch in the operand, over those that the same bytes fill.
-constexpr double kLeastLineRatio = 1.5;
 
 int64_t bytes_of(const hlo::Shape& shape) { return std::max<int64_t>(hlo::byte_width(shape.type), 1); }
 
@@ -39,14 +37,7 @@ std::string not_worth_it(const Permutation& permutation, int64_t bytes) {
   const std::vector<int64_t> result = permutation.result_dims();
   const int64_t count = std::accumulate(result.begin(), result.end(), int64_t{1}, std::multiplies<>());
   if (count < kLeastElements) return fmt::format("{} is {} elements only", permutation.text(), count);
-  // How a loop with vectors of 16 bytes would read the operand. A quarter of an element's bits makes sectors of lines.
-  const int64_t vector = std::max<int64_t>(16 / bytes, 1);
-  const IndexingMap loop =
-      indexing::thread_map(indexing::linear_tiling(result, indexing::kWarpSize, vector, 1), result);
-  IndexingMap read = loop;
-  for (size_t i = 0; i < result.size(); ++i) read.results[static_cast<size_t>(permutation.order[i])] = loop.results[i];
-  const auto strides = hlo::row_major_strides(permutation.dims);
-  const double ratio = indexing::global_access(read, strides, static_cast<int>(2 * bytes), /*vector=*/1).ratio();
+  const double ratio = reads_of_loop(permutation, bytes).lines;
   if (ratio >= kLeastLineRatio) return {};
   return fmt::format("{} in the result's order takes {:.2f} times the lines that it fills: it is read as it is",
                      permutation.text(), ratio);

@@ -155,7 +155,8 @@ class Filler : hlo::EntryRewriter {
     if (open(roles) == 0 || product_shape(from_, id)) return;
     const Result<CallPlan> given = scratch_.plan(id);
     if (!given) return;
-    const double as_is = microseconds(*given);
+    const bool turns = is_read_turned(id, roles);
+    const double as_is = microseconds(*given) + (turns ? copy_microseconds(static_cast<double>(bytes_of(id))) : 0);
     std::optional<Filling> best;
     double least = kWorthFilling * as_is;
     for (const Filling& filling : fillings(open(roles))) {
@@ -236,6 +237,7 @@ class Filler : hlo::EntryRewriter {
     const auto result_copy = copy_microseconds(static_cast<double>(bytes_of(id)));
     const bool is_cut = (filling.roles & (Rows | Columns)) != 0;
     if ((is_cut && is_result(id)) || (filling.swapped && !is_read_in_any_order(id))) all += result_copy;
+    if (!filling.swapped && is_read_turned(id, roles)) all += result_copy;
     if (continues && (is_cut || filling.swapped)) all += result_copy;
     all = plan ? all + microseconds(*plan) : std::numeric_limits<double>::infinity();
     return all;
@@ -253,6 +255,21 @@ class Filler : hlo::EntryRewriter {
   bool is_read_in_any_order(InstructionId id) const {
     return std::ranges::all_of(scratch_.users()[static_cast<size_t>(id)], [&](InstructionId user) {
       return user >= 0 && (from_[user].opcode == Opcode::Transpose || from_[user].opcode == Opcode::Dot);
+    });
+  }
+
+  /// Whether all that reads a result is transposes to what the product of the right operand by the left one is.
+  bool is_read_turned(InstructionId id, const Roles& roles) const {
+    const Shape& shape = from_[id].shape;
+    const auto without_ones = [&](Dimensions dimensions) {
+      std::erase_if(dimensions, [&](int64_t d) { return shape.dim(d) == 1; });
+      return dimensions;
+    };
+    const Dimensions turned = without_ones(result_order(from_[id], roles, {0, {}, true}));
+    const auto& users = scratch_.users()[static_cast<size_t>(id)];
+    return !users.empty() && std::ranges::all_of(users, [&](InstructionId user) {
+      return user >= 0 && from_[user].opcode == Opcode::Transpose && from_[user].shape.has_default_layout() &&
+             without_ones(from_[user].dimensions()) == turned;
     });
   }
 

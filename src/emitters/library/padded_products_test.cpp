@@ -182,6 +182,28 @@ ENTRY e {
             "kernel; 485 of bf16 304×64×131, algorithm 0; kernel; ");
 }
 
+/// A gradient of weights with an odd number of columns, as JAX writes it: the product of its operands exchanged.
+TEST_F(PaddedProductsTest, ResultsLieAsTheyAreRead) {
+  const auto gradient = [](std::string_view read) {
+    return fmt::format(R"(HloModule m
+
+ENTRY e {{
+  x = bf16[1167,4780] parameter(0)
+  y = bf16[1167,896] parameter(1)
+  n = bf16[1167,4780] negate(x)
+  d = bf16[4780,896] dot(n, y), lhs_contracting_dims={{0}}, rhs_contracting_dims={{0}}
+  {}
+}}
+)",
+                       read);
+  };
+  EXPECT_EQ(explained_work(gradient("t = bf16[896,4780] transpose(d), dimensions={1,0}\n"
+                                    "  ROOT e = bf16[896,4780] negate(t)")),
+            "kernel; bf16 896×4784×1167, algorithm 0; kernel; ");
+  EXPECT_EQ(explained_work(gradient("ROOT e = bf16[4780,896] negate(d)")),
+            "kernel; bf16 4784×896×1167, algorithm 0; kernel; ");
+}
+
 TEST_F(PaddedProductsTest, OthersStay) {
   EXPECT_EQ(explained_work(scores("bf16", 776)), "36 of bf16 776×776×128, algorithm 0; kernel; ");
   EXPECT_EQ(explained_work(scores("f32", 777)), "36 of f32 777×777×128, algorithm 0; kernel; ");

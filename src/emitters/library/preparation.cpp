@@ -13,6 +13,7 @@
 #include "emitters/library/split_products.h"
 #include "emitters/library/unbatched_products.h"
 #include "hlo/compute.h"
+#include "hlo/drop_identities.h"
 #include "hlo/entry_rewriter.h"
 #include "hlo/indexing/evaluations.h"
 #include "superopt/codegen/libraries.h"
@@ -479,7 +480,8 @@ hlo::Module prepare_for_libraries(const hlo::Module& module, const Target& targe
   prepared = with_padded_convolutions(prepared, target);
   prepared = with_ordered_products(with_split_products(with_unbatched_products(prepared, use), use), target, use);
   const hlo::Module padded = with_padded_products(prepared, target, use);
-  return with_shared_products(padded, target, use);
+  // Transposes of what products made transposed.
+  return hlo::drop_identities(with_shared_products(padded, target, use));
 }
 
 }  // namespace strata::emitters

@@ -144,14 +144,26 @@ class SharedDivisors {
   llvm::DenseMap<Value, std::pair<Value, Value>> inverses_;
 };
 
-/// Quotients by powers of two are products, which are as exact.
-void multiply_instead(arith::DivFOp op) {
-  auto constant = op.getRhs().getDefiningOp<arith::ConstantOp>();
-  auto divisor = constant ? llvm::dyn_cast<mlir::FloatAttr>(constant.getValue()) : mlir::FloatAttr();
+/// The inverse of a power of two, which is exact.
+Value exact_inverse(OpBuilder& builder, Value divisor) {
+  auto constant = divisor.getDefiningOp<arith::ConstantOp>();
+  auto value = constant ? llvm::dyn_cast<mlir::FloatAttr>(constant.getValue()) : mlir::FloatAttr();
   llvm::APFloat inverse(0.0);
-  if (!divisor || !divisor.getValue().getExactInverse(&inverse)) return;
+  if (!value || !value.getValue().getExactInverse(&inverse)) return {};
+  return builder.create<arith::ConstantOp>(divisor.getLoc(), builder.getFloatAttr(divisor.getType(), inverse));
+}
+
+/// Quotients by powers of two are products, which are as exact; also by one of two, as gradients of maxima and minima
+/// divide by 2 where both sides are equal.
+void multiply_instead(arith::DivFOp op) {
   OpBuilder builder(op);
-  const Value factor = builder.create<arith::ConstantOp>(op.getLoc(), builder.getFloatAttr(op.getType(), inverse));
+  Value factor = exact_inverse(builder, op.getRhs());
+  if (auto select = op.getRhs().getDefiningOp<arith::SelectOp>(); select && !factor) {
+    const Value yes = exact_inverse(builder, select.getTrueValue());
+    const Value no = exact_inverse(builder, select.getFalseValue());
+    if (yes && no) factor = builder.create<arith::SelectOp>(op.getLoc(), select.getCondition(), yes, no);
+  }
+  if (!factor) return;
   op.replaceAllUsesWith(builder.create<arith::MulFOp>(op.getLoc(), op.getLhs(), factor).getResult());
   op.erase();
 }
