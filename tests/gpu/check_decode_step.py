@@ -33,10 +33,11 @@ class Lines(logging.Handler):
 
 def model_of(family, draw):
     heads = draw.choice([1, 2, 4])
+    queries = heads * draw.choice([1, 2, 3, 4, 7])
     sizes = {
-        "vocab_size": draw.randint(100, 3000), "hidden_size": 16 * draw.randint(2, 60),
+        "vocab_size": draw.randint(100, 3000), "hidden_size": 16 * queries * draw.randint(1, max(1, 60 // queries)),
         "intermediate_size": draw.randint(50, 2000), "num_hidden_layers": 2, "num_key_value_heads": heads,
-        "num_attention_heads": heads * draw.choice([1, 2, 3, 4, 7]), "head_dim": draw.choice([32, 64, 128]),
+        "num_attention_heads": queries, "head_dim": draw.choice([32, 64, 128]),
         "max_position_embeddings": 4096, "tie_word_embeddings": draw.random() < 0.5,
         "rms_norm_eps": draw.choice([1e-5, 1e-6]),
     }
@@ -71,7 +72,6 @@ def check_steps(arguments, family, number):
     pieces = [torch.randint(0, sizes["vocab_size"], (batch, count), device="cuda") for count in counts]
     lines = Lines()
     log = logging.getLogger("strata")
-    log.setLevel(logging.INFO)
     log.addHandler(lines)
     torch._dynamo.reset()
     try:
@@ -117,6 +117,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=6, help="models of each family")
     arguments = parser.parse_args()
+    logging.getLogger("strata").setLevel(logging.INFO)
     failures = tried("generate", check_generate, arguments)
     for family in FAMILIES:
         for number in range(arguments.count):
