@@ -98,15 +98,16 @@ def check_generate(arguments):
     torch._dynamo.reset()
     model, sizes = model_of("qwen3", random.Random(f"{arguments.seed} generate"))
     ids = torch.randint(0, sizes["vocab_size"], (1, 9), device="cuda")
-    expected = model.generate(ids, max_new_tokens=8, do_sample=False, cache_implementation="static", disable_compile=True)
+    how = {"max_new_tokens": 8, "do_sample": False, "cache_implementation": "static"}
+    expected = model.generate(ids, disable_compile=True, **how)
     lines = Lines()
     logging.getLogger("strata").addHandler(lines)
     options = hf.CompileConfig(backend="strata", mode=None, options={"mode": "megakernel"})
-    found = model.generate(ids, max_new_tokens=8, do_sample=False, cache_implementation="static", compile_config=options)
+    found = model.generate(ids, compile_config=options, **how)
     logging.getLogger("strata").removeHandler(lines)
     assert any("becomes one persistent kernel" in line for line in lines.said), lines.said
     model.forward = torch.compile(model.forward, backend="strata", options={"mode": "megakernel"})
-    again = model.generate(ids, max_new_tokens=8, do_sample=False, cache_implementation="static", disable_compile=True)
+    again = model.generate(ids, disable_compile=True, **how)
     same = [int((one[0, 9:] == expected[0, 9:]).sum()) for one in (found, again)]
     assert min(same) >= 4, (found, again, expected)
     return f"{same} of 8 tokens are eager's"
