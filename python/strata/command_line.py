@@ -23,7 +23,7 @@ def run(words: list[str]) -> int:
 def command() -> list[str]:
     """The words that start the command line in another process: a faulty kernel may take down that which measures."""
     above = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    code = f"import sys; sys.path.insert(0, {above!r}); from strata.__main__ import main; sys.exit(main())"
+    code = f"import sys; sys.path[0] = {above!r}; from strata.__main__ import main; sys.exit(main())"
     return [sys.executable, "-c", code]
 
 

@@ -3,6 +3,7 @@ the step leaves, beside eager models of transformers in bfloat16 and in float64.
 
 import copy
 import logging
+import threading
 
 import pytest
 
@@ -13,7 +14,7 @@ from transformers import (  # noqa: E402
     Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM, StaticCache,
 )
 
-from strata.torch_backend.decode_graph import NotADecodeStep, recognize  # noqa: E402
+from strata.torch_backend.decode_graph import NotADecodeStep, hides_what_follows, recognize  # noqa: E402
 
 SIZES = {"vocab_size": 101, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
          "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32, "max_position_embeddings": 128}
@@ -169,19 +170,126 @@ def test_in_inference_mode(caplog):
     assert is_megakernel(caplog), lines(caplog)
 
 
-def test_padded_sequences_run_by_kernels(caplog):
+def close(found, expected):
+    return (found - expected).abs().max() < 0.05 * expected.abs().max()
+
+
+def test_padded_sequences_run_in_torch(caplog):
+    """Several steps, whose masks grow, and then sequences that are not padded, by the same graphs."""
     model = made("llama")
     step = compiled(model)
-    prompt, token = torch.randint(0, 101, (2, 4)), torch.randint(0, 101, (2, 1))
-    seen = torch.tensor([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1]])
+    seen = torch.ones(2, 12, dtype=torch.int64)
+    seen[0, :2] = 0
+    for padded in (True, False):
+        prompt, tokens = torch.randint(0, 101, (2, 4)), torch.randint(0, 101, (2, 4))
+        found = []
+        for one in (model, step):
+            cache, made_here = cache_of(model, 2), []
+            for n in range(5):
+                mask = (seen if padded else torch.ones_like(seen))[:, :4 + n]
+                places = mask.cumsum(1) - 1
+                ids, places = (prompt, places.clamp(0)) if n == 0 else (tokens[:, n - 1:n], places[:, -1:])
+                run = model if n == 0 else one
+                made_here.append(logits_of(run, ids, cache, attention_mask=mask, position_ids=places)[:, -1])
+            found.append(torch.stack(made_here))
+            assert cache.layers[0].cumulative_length.item() == 8
+        assert close(found[1], found[0]), padded
+        if padded:
+            assert any("sequences are at different positions" in line for line in lines(caplog)), lines(caplog)
+            assert not any("becomes one persistent kernel" in line for line in lines(caplog))
+    assert any("becomes one persistent kernel" in line for line in lines(caplog)), lines(caplog)
+
+
+def test_other_batches(caplog):
+    """A number of sequences that is a symbol of the graph has a decoder for each number."""
+    model = made("qwen3", num_hidden_layers=1)
+    step = compiled(model)
+    for batch in (1, 2, 3, 2):
+        tokens = torch.randint(0, 101, (batch, 3))
+        caches = [cache_of(model, batch), cache_of(model, batch)]
+        for n in range(3):
+            mine, theirs = (logits_of(one, tokens[:, n:n + 1], cache) for one, cache in
+                            zip((step, model), caches, strict=True))
+            assert close(mine, theirs), (batch, n)
+    assert is_megakernel(caplog), lines(caplog)
+    assert sum("becomes one persistent kernel" in line for line in lines(caplog)) == 3
+
+
+def test_caches_at_the_addresses_of_others():
+    """A cache that was freed, and another one in its place, written as often."""
+    model = made("llama without groups")
+    step = compiled(model)
+    memory = [torch.zeros(1, 4, 24, 32, dtype=torch.bfloat16) for _ in range(2)]
+
+    def cache_there():
+        cache = cache_of(model, 1)
+        for layer in cache.layers:
+            layer.keys, layer.values = (torch.from_dlpack(one.view(torch.int16).numpy()).view(torch.bfloat16)
+                                        for one in memory)
+            layer.keys.zero_(), layer.values.zero_()
+        return cache
+
+    cache = cache_there()
+    for token in (5, 6, 7):
+        logits_of(step, torch.tensor([[token]]), cache)
+    versions = [layer.keys._version for layer in cache.layers]
+    del cache
     found = []
-    for one in (model, step):
-        cache = cache_of(model, 2)
-        logits_of(model, prompt, cache, attention_mask=seen[:, :4], position_ids=(seen[:, :4].cumsum(1) - 1).clamp(0))
-        found.append(logits_of(one, token, cache, attention_mask=seen, position_ids=seen.cumsum(1)[:, -1:] - 1))
-        assert cache.layers[0].cumulative_length.item() == 5
-    assert any("sequences are padded" in line for line in lines(caplog)), lines(caplog)
-    assert (found[1] - found[0]).abs().max() < 0.05 * found[0].abs().max()
+    for one in (step, model):
+        cache = cache_there()
+        for token in (15, 16, 17):
+            logits_of(model, torch.tensor([[token]]), cache)
+        for layer, version in zip(cache.layers, versions, strict=True):
+            while layer.keys._version < version:
+                torch.autograd.graph.increment_version([layer.keys, layer.values, layer.cumulative_length])
+        found.append(logits_of(one, torch.tensor([[18]]), cache))
+    assert close(*found)
+
+
+def test_weights_that_change_where_torch_does_not_count():
+    """A sequence that begins after it has the new ones."""
+    model = made("llama without groups")
+    step = compiled(model)
+    token = torch.tensor([[7]])
+    logits_of(step, token, cache_of(model, 1))
+    model.model.layers[0].mlp.down_proj.weight.data.mul_(-2)
+    assert close(*(logits_of(one, token, cache_of(model, 1)) for one in (step, model)))
+
+
+def test_logits_that_are_not_finite(caplog):
+    model = made("llama without groups")
+    step = compiled(model)
+    logits_of(step, torch.tensor([[7]]), cache_of(model, 1))
+    with torch.no_grad():
+        model.model.norm.weight.fill_(torch.nan)
+    assert logits_of(step, torch.tensor([[7]]), cache_of(model, 1)).isnan().all()
+    assert any("from now on, since the decoder says: " in line for line in lines(caplog)), lines(caplog)
+    with torch.no_grad():
+        model.model.norm.weight.fill_(1)
+    assert close(*(logits_of(one, torch.tensor([[7]]), cache_of(model, 1)) for one in (step, model)))
+
+
+def test_threads():
+    model = made("llama without groups")
+    step = compiled(model)
+    tokens = torch.randint(0, 101, (4, 6))
+    logits_of(step, tokens[:1, :1], cache_of(model, 1))  # compiled
+    found = [[] for _ in range(4)]
+
+    def decode(n):
+        cache = cache_of(model, 1)
+        for k in range(6):
+            found[n].append(logits_of(step, tokens[n:n + 1, k:k + 1], cache))
+
+    threads = [threading.Thread(target=decode, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for n in range(4):
+        cache = cache_of(model, 1)
+        for k in range(6):
+            assert close(found[n][k], logits_of(model, tokens[n:n + 1, k:k + 1], cache)), (n, k)
 
 
 def _other_scale(model):
@@ -237,10 +345,44 @@ def reason_of(model):
     return reasons[0]
 
 
+def test_masks():
+    position, places = 2, torch.arange(5)
+    hidden = torch.finfo(torch.bfloat16).min
+    for mask, expected in (([True, True, True, False, False], True), ([True, True, True, True, False], False),
+                           ([False, True, True, False, False], False), ([0.0, 0, 0, hidden, -torch.inf], True),
+                           ([0.0, 0, 0, -1, hidden], False), ([-1.0, 0, 0, hidden, hidden], False),
+                           ([0.0, 0, hidden, hidden, hidden], False)):
+        assert hides_what_follows(torch.tensor(mask)[None, None, None], position, places) == expected, mask
+
+
+def _clipped_queries(model):
+    model.model.layers[0].self_attn.q_proj.register_forward_hook(lambda module, inputs, output: output.clamp(-60, 60))
+
+
+def _later_positions(model):
+    """Queries that grow from position 8 on, as Ministral's."""
+    embedding = model.model.rotary_emb
+    plain = embedding.forward
+
+    def grown(x, position_ids):
+        cos, sin = plain(x, position_ids)
+        scale = 1 + 0.1 * torch.log(1 + (position_ids // 8).to(cos.dtype))[..., None]
+        return cos * scale, sin * scale
+
+    embedding.forward = grown
+
+
+def _with_a_switch(model):
+    model.register_buffer("switch", torch.tensor(True))
+    projection = model.model.layers[0].mlp.up_proj
+    projection.register_forward_hook(lambda module, inputs, output: torch.where(model.switch, output, 0.0))
+
+
 @pytest.mark.parametrize("change, reason", [
     (_other_scale, "a scale of its own"), (_other_epsilon, "2 epsilons"), (_other_activation, "down_proj of layer 0"),
     (_scaled_residual, "gate_proj of layer 0"), (_scaled_embedding, "q_proj of layer 0"), (_biased, "a bias"),
-    (_swapped_halves, "q of layer 0"),
+    (_swapped_halves, "q of layer 0"), (_clipped_queries, "q of layer 0"), (_later_positions, "of layer 0"),
+    (_with_a_switch, "down_proj of layer 0 depends on more"),
 ], ids=lambda one: getattr(one, "__name__", None))
 def test_models_that_compute_something_else(change, reason):
     model = made("llama")

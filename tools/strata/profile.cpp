@@ -55,6 +55,7 @@ Profile profile(Superoptimized& result, const SuperoptimizeOptions& work, const 
   tuning.seed = work.search.seed;
   tuning.order = options.order == "random" ? TuneOrder::Random : TuneOrder::Promise;
   tuning.passes = work.passes;
+  if (tuning.passes.emitter) tuning.passes.emitter = tuning.passes.emitter->until(deadline);
   tuning.cache = work.cache;
   tuning.measure.command = options.worker;
   tuning.deadline = deadline.share(kMeasuringShare);

@@ -70,18 +70,15 @@ def backend(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, options:
             return run
         return compile_
 
-    def kernels(inputs: Sequence[Any]) -> Callable:
-        replace_attention(gm)
-        with sdpa_kernel(SDPBackend.MATH):
-            return aot_autograd(
-                fw_compiler=compiler("forward"), bw_compiler=compiler("backward"),
-                inference_compiler=compiler("inference"), decompositions=decomposition_table(),
-                partition_fn=min_cut_rematerialization_partition,
-                keep_inference_input_mutations=True,  # the graph changes its arguments itself: in_place.py
-            )(gm, inputs)
-
-    step = decode_step(gm, kernels) if chosen.mode == "megakernel" else None
-    return kernels(example_inputs) if step is None else step
+    if chosen.mode == "megakernel" and (step := decode_step(gm)) is not None:
+        return step
+    replace_attention(gm)
+    with sdpa_kernel(SDPBackend.MATH):
+        return aot_autograd(
+            fw_compiler=compiler("forward"), bw_compiler=compiler("backward"), inference_compiler=compiler("inference"),
+            decompositions=decomposition_table(), partition_fn=min_cut_rematerialization_partition,
+            keep_inference_input_mutations=True,  # the graph changes its arguments itself: in_place.py
+        )(gm, example_inputs)
 
 
 def _register() -> None:

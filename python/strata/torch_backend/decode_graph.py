@@ -2,11 +2,12 @@
 model of the Qwen3 or Llama-3 family, with caches of fixed length.
 
 What decides is what the graph computes, not what its parts are called. The graph is cut at products, attention, the
-embedding and the writes of caches. Each cut's result becomes a random tensor, and all between the cuts is run once in
-float64. What each cut reads must then be what the model's formula makes of the same tensors: norms, rotary embedding,
-heads, residuals and the gated unit are compared as real functions on random arguments, wherever the model's code has
-written them in another way. What depends on positions and masks alone is left to the run, which looks at the values
-(decode_run.py).
+embedding and the writes of caches. Each cut's result becomes a random tensor, and all between the cuts is run in
+float64, at several positions and orders of magnitude. What each cut reads must then be what the model's formula makes
+of the same tensors: norms, rotary embedding, heads, residuals and the gated unit are compared as real functions on
+random arguments, wherever the model's code has written them in another way. Nothing else may have a part in it: what is
+no weight, cache, token or position has no value there. That positions agree, and masks that do not follow from them, is
+left to the run, which looks at the values (decode_run.py).
 """
 
 from __future__ import annotations
@@ -24,9 +25,13 @@ from torch.utils import _pytree as pytree
 
 Node = torch.fx.Node
 
-_TOLERANCE = 1e-9  # of float64, relative; a term that is left out is larger by far
+_TOLERANCE = 1e-9  # of float64, beside the largest element; a term that is left out is larger by far
 _SEED = 20_251
 _MASKS_TRIED = 24  # positions
+_DRAWN = 3  # positions at which all between cuts is run, beside the first ones and the last
+_FAR = (131_075, 1_048_579)  # positions of caches whose length is a symbol
+_MAGNITUDES = (1.0, 1e3, 1e-3)  # of what cuts give, one a position in turn
+_HIDDEN = -1e30  # a mask that is added hides by less than that: no score is near it
 
 
 class NotADecodeStep(Exception):
@@ -59,7 +64,7 @@ class DecodeGraph:
     layers: list[Layer]
     counters: list[Node]  # numbers that the step adds 1 to, in place
     positions: list[Node]  # each must be the step's position
-    masks: list[Node]  # each must hide what comes after it: those that do not follow from the position
+    masks: list[Node]  # each must hide what comes after it (hides_what_follows): those that do not follow from it
     head: Node
     results: Any  # of the graph
 
@@ -121,6 +126,14 @@ def _counted(node: Node) -> Node:
     return node
 
 
+def hides_what_follows(mask: torch.Tensor, position: Any, places: torch.Tensor) -> torch.Tensor:
+    """Whether a mask of attention, of places [positions], lets see those up to the position, and no others."""
+    seen = places <= position
+    if mask.dtype == torch.bool:
+        return (mask == seen).all()
+    return torch.where(seen, mask == 0, mask <= _HIDDEN).all()
+
+
 def argument(node: Node, place: int, name: str, default: Any = None) -> Any:
     return node.args[place] if len(node.args) > place else node.kwargs.get(name, default)
 
@@ -138,12 +151,11 @@ def rotated(x: torch.Tensor, frequencies: torch.Tensor, position: int) -> torch.
 
 class _Recognizer:
     def __init__(self, graph: torch.fx.Graph):
-        self._graph = graph
+        self._reads: set[Any] = set()  # ways in which caches are read, that were looked at
         self._nodes = list(graph.nodes)
         self._order = {node: n for n, node in enumerate(self._nodes)}
         self._calls = [n for n in self._nodes if n.op in ("call_function", "call_method")]
         self._random = torch.Generator().manual_seed(_SEED)
-        self._position = 5
         self._values: dict[Node, Any] = {}
 
     def run(self) -> DecodeGraph:
@@ -162,8 +174,6 @@ class _Recognizer:
         if len(shape_of(ids)) != 2 or shape_of(ids)[1] != 1:
             raise SeveralTokens(f"its tokens are {list(shape_of(ids))}, not one a sequence")
         self._batch = shape_of(ids)[0]
-        if isinstance(ids.meta["example_value"].shape[0], torch.SymInt):
-            raise NotADecodeStep("its number of sequences is a symbol")
         for product in products:
             if argument(product, 2, "bias") is not None:
                 raise NotADecodeStep("a product has a bias")
@@ -172,8 +182,15 @@ class _Recognizer:
         head = products[-1]
         self._residual_products(layers, products, head)
         config = self._sizes(layers[0], embedding, layers)
-        frequencies = self._run_between(layers, cuts, counters)
-        self._compare(layers, embedding, head, frequencies, config)
+        self._check_placement(ids, layers, config)
+        frequencies, positions = self._arguments(ids, layers, cuts)
+        length = shape_of(layers[0].keys)[2]
+        is_symbol = isinstance(layers[0].keys.meta["example_value"].shape[2], torch.SymInt)
+        drawn = torch.randint(0, length, (_DRAWN,), generator=self._random).tolist()
+        tried = dict.fromkeys([min(5, length - 1), 0, length - 1, *drawn, *(_FAR if is_symbol else ())])
+        for n, position in enumerate(tried):
+            self._run_between(layers, cuts, frequencies, positions, position, _MAGNITUDES[n % len(_MAGNITUDES)])
+            self._compare(layers, embedding, head, frequencies, config, position)
         weights = {"model.embed_tokens.weight": embedding.args[1], "model.norm.weight": self._last_gain}
         config["tie_word_embeddings"] = head.args[1] is embedding.args[1]
         if not config["tie_word_embeddings"]:
@@ -184,35 +201,29 @@ class _Recognizer:
         for name, node in weights.items():
             if node.op != "placeholder" or node.meta["example_value"].dtype != torch.bfloat16:
                 raise NotADecodeStep(f"{name} is no weight in bfloat16")
-        masks = [argument(layer.attention, 3, "attn_mask") for layer in layers]
+        masks = dict.fromkeys(argument(layer.attention, 3, "attn_mask") for layer in layers)
         results = self._nodes[-1].args[0]
-        self._check_results(results, head, cuts)
-        of_queries = set().union(*(ancestors(layer.attention.args[0], cuts) for layer in layers))
-        positions = [*(_counted(write.args[2]) for write in writes), *(n for n in self._integers if n in of_queries)]
-        for one in {*positions, *masks}:
+        self._check_results(results, head, cuts, layers, counters)
+        places = dict.fromkeys([*(_counted(write.args[2]) for write in writes), *positions])
+        for one in {*places, *masks}:
             self._check_is_before(ancestors(one), cuts)
-        length = shape_of(layers[0].keys)[2]
-        known = {*counters, *(one for one in positions if one.op == "placeholder")}
-        given = [mask for mask in dict.fromkeys(masks) if not self._is_of_position(mask, known, length)]
-        return DecodeGraph(config, ids, weights, frequencies, layers, counters, list(dict.fromkeys(positions)), given,
-                           head, results)
+        given = [mask for mask in masks if is_symbol or not self._is_of_position(mask, {*positions, *counters}, length)]
+        return DecodeGraph(config, ids, weights, frequencies, layers, counters, list(places), given, head, results)
 
     def _is_of_position(self, mask: Node, positions: set[Node], length: int) -> bool:
         """Whether a mask is a function of the position alone, which is then tried at the ends and at random. Another is
         left to the run."""
         chain = sorted(ancestors(mask), key=self._order.__getitem__)
         arguments = [node for node in chain if node.op == "placeholder"]
-        if any(node not in positions and not isinstance(self._values.get(node), int) for node in arguments):
+        if any(node not in positions for node in arguments):
             return False
         drawn = torch.randint(0, length, (_MASKS_TRIED,), generator=self._random).tolist()
         for position in (0, length - 1, *drawn):
-            values = {node: torch.full_like(self._values[node], position) if node in positions else self._values[node]
-                      for node in arguments}
+            values = {node: _filled(node, position) for node in arguments}
             for node in chain:
                 if node not in values:
                     values[node] = _in_double(node, values)
-            seen = values[mask] if values[mask].dtype == torch.bool else values[mask] == 0
-            if not torch.equal(seen, (torch.arange(seen.shape[-1]) <= position).expand_as(seen)):
+            if not hides_what_follows(values[mask], position, torch.arange(values[mask].shape[-1])):
                 raise NotADecodeStep("its mask hides other positions than those after the step's")
         return True
 
@@ -235,7 +246,7 @@ class _Recognizer:
                 continue
             target = node.args[0]
             if name_of(node) != "add_" or not _is_tensor(target) or target.op != "placeholder" or node.args[1] != 1 \
-                    or target.meta["example_value"].numel() != 1 or node.users:
+                    or node.kwargs or target.meta["example_value"].numel() != 1 or node.users:
                 raise NotADecodeStep(f"it changes a tensor in place by {name_of(node)}")
             counters.append(target)
         return counters
@@ -327,65 +338,88 @@ class _Recognizer:
         }
 
     @staticmethod
-    def _check_results(results: Any, head: Node, cuts: set[Node]) -> None:
+    def _check_results(results: Any, head: Node, cuts: set[Node], layers: Sequence[Layer],
+                       counters: Sequence[Node]) -> None:
+        """Logits and what follows from them, and arguments as they are. What is computed of those that the step changes
+        depends on when that is done."""
+        changed = {*counters, *(one for layer in layers for one in (layer.keys, layer.values))}
         for one in pytree.tree_leaves(results):
-            if isinstance(one, Node) and ancestors(one, {head}) & cuts - {head}:
+            above = ancestors(one, {head}) if isinstance(one, Node) and one.op != "placeholder" else set()
+            if above & (cuts | changed) - {head}:
                 raise NotADecodeStep("it returns more than logits")
+
+    @staticmethod
+    def _check_placement(ids: Node, layers: Sequence[Layer], config: dict[str, Any]) -> None:
+        device = ids.meta["example_value"].device
+        for layer in layers:
+            for cache in (layer.keys.meta["example_value"], layer.values.meta["example_value"]):
+                if cache.dtype != torch.bfloat16 or cache.device != device:
+                    raise NotADecodeStep(f"a cache is {cache.dtype} on {cache.device}, not bfloat16 where the tokens are")
 
     # ---- What is computed between cuts
 
     def _draw(self, *shape: int) -> torch.Tensor:
         return torch.randn(*shape, generator=self._random, dtype=torch.float64)
 
-    def _run_between(self, layers: Sequence[Layer], cuts: set[Node], counters: Sequence[Node]) -> Node:
-        """Runs all between cuts; the placeholder of rotary frequencies."""
-        caches = {one for layer in layers for one in (layer.keys, layer.values)}
+    def _arguments(self, ids: Node, layers: Sequence[Layer], cuts: set[Node]) -> tuple[Node, list[Node]]:
+        """The table of rotary frequencies, and the whole numbers that cuts depend on: positions, if it is a step."""
+        self._above = set().union(*(ancestors(node, cuts) for cut in cuts for node in self._inputs(cut)))
         half = shape_of(layers[0].attention.args[0])[-1] // 2
-        self._integers = []
-        frequencies = []
-        above = set().union(*(ancestors(layer.attention.args[0], cuts) for layer in layers))
-        for node in self._nodes:
-            if node.op != "placeholder":
+        sizes = [ids.meta["example_value"].shape[0], *layers[0].keys.meta["example_value"].shape[:3]]
+        lengths = {str(size.node.expr) for size in sizes if isinstance(size, torch.SymInt)}
+        positions, frequencies = [], []
+        of_queries = set().union(*(ancestors(layer.attention.args[0], cuts) for layer in layers))
+        for node in self._above:
+            example = node.meta.get("example_value")
+            if node.op != "placeholder" or node is ids:
                 continue
-            example = node.meta["example_value"]
-            if isinstance(example, (torch.SymInt, int)):
+            if isinstance(example, torch.SymInt) and str(example.node.expr) in lengths:
                 self._values[node] = _number(example)
-            elif not isinstance(example, torch.Tensor) or node in caches:
-                continue
-            elif not example.dtype.is_floating_point:
-                self._values[node] = torch.full(shape_of(node), self._position, dtype=example.dtype)
-                if example.dtype in (torch.int64, torch.int32):
-                    self._integers.append(node)
-            elif example.ndim == 1:
-                self._values[node] = self._draw(*shape_of(node)).abs() + 0.1
-                if shape_of(node) == (half,) and node in above:
-                    frequencies.append(node)
+            elif isinstance(example, torch.Tensor) and example.dtype in (torch.int64, torch.int32):
+                positions.append(node)
+            elif _is_tensor(node) and shape_of(node) == (half,) and node in of_queries:
+                frequencies.append(node)
         if len(frequencies) != 1:
             raise NotADecodeStep("there is no one table of rotary frequencies")
-        self._cut_values = {node: self._draw(*shape_of(node)) for node in cuts if name_of(node) != "index_copy_"}
-        self._values |= self._cut_values
-        seen: dict[str, torch.Tensor] = {}
+        return frequencies[0], sorted(positions, key=self._order.__getitem__)
+
+    @staticmethod
+    def _inputs(cut: Node) -> list[Node]:
+        """What a cut computes with, but for weights, caches and masks."""
+        places = {"linear": (0,), "scaled_dot_product_attention": (0,), "index_copy_": (2, 3)}
+        return [cut.args[n] for n in places.get(name_of(cut), ())]
+
+    def _run_between(self, layers: Sequence[Layer], cuts: set[Node], frequencies: Node, positions: Sequence[Node],
+                     position: int, magnitude: float) -> None:
+        """Runs all between cuts, whose results are random tensors of that magnitude."""
+        kept = {node: value for node, value in self._values.items() if isinstance(value, int)}
+        self._values = kept | {node: _filled(node, position) for node in positions}
+        self._values[frequencies] = self._draw(*shape_of(frequencies)).abs() + 0.1
+        for node in self._above:
+            if node.op == "placeholder" and _is_tensor(node) and node.meta["example_value"].ndim == 1 and \
+                    node.meta["example_value"].dtype == torch.bfloat16 and node not in self._values:
+                self._values[node] = self._draw(*shape_of(node))
+        self._cuts = {node: self._draw(*shape_of(node)) * magnitude for node in cuts if name_of(node) != "index_copy_"}
+        self._values |= self._cuts
         for layer in layers:
             for cache, read in ((layer.keys, layer.attention.args[1]), (layer.values, layer.attention.args[2])):
                 self._check_read(cache, read, shape_of(layer.attention.args[0])[1], argument(
-                    layer.attention, 7, "enable_gqa", False), seen)
-        read = set().union(*(ancestors(one, cuts) for cut in cuts for one in cut.all_input_nodes))
+                    layer.attention, 7, "enable_gqa", False))
         for node in self._calls:
-            if node in read and node not in cuts and all(one in self._values for one in node.all_input_nodes):
+            if node in self._above and node not in cuts and all(one in self._values for one in node.all_input_nodes):
                 self._values[node] = _in_double(node, self._values)
-        return frequencies[0]
 
-    def _check_read(self, cache: Node, read: Node, heads: int, grouped: bool, seen: dict[str, Any]) -> None:
+    def _check_read(self, cache: Node, read: Node, heads: int, grouped: bool) -> None:
         """Attention reads the cache, and each head of it as often as queries share it. Numbers are small integers: they
         are only moved. What layers have alike is looked at once."""
         chain = sorted(ancestors(read, {cache}), key=self._order.__getitem__)
         key = "\n".join(f"{chain.index(one) if one is not cache else -1} {name_of(one)} "
                         f"{map_arg((one.args, one.kwargs), lambda a: chain.index(a) if a in chain else str(a))}"
                         for one in chain if one.op != "placeholder")
-        if (key, shape_of(cache)) in seen:
+        if key in self._reads:
             return
-        seen[key, shape_of(cache)] = True
-        values = {one: self._values[one] for one in chain if one in self._values}
+        self._reads.add(key)
+        values = {one: self._values[one] for one in chain if isinstance(self._values.get(one), int)}
         values[cache] = torch.randint(-100, 100, shape_of(cache), generator=self._random, dtype=torch.int8)
         for one in chain:
             if one not in values:
@@ -397,18 +431,18 @@ class _Recognizer:
             raise NotADecodeStep("attention does not read its cache as it is")
 
     def _compare(self, layers: Sequence[Layer], embedding: Node, head: Node, frequencies: Node,
-                 config: dict[str, Any]) -> None:
+                 config: dict[str, Any], position: int) -> None:
         """Each cut's arguments beside the model's formula."""
         values, table = self._values, self._values[frequencies]
         heads, groups, columns = (config[name] for name in ("num_attention_heads", "num_key_value_heads", "head_dim"))
         config["rms_norm_eps"] = epsilon = self._epsilon()
-        cuts = set(self._cut_values)
+        cuts = set(self._cuts)
 
         def check(what: str, node: Node, expected: torch.Tensor) -> None:
             if node not in values:
                 raise NotADecodeStep(f"{what} depends on more than in the model")
             found = values[node]
-            if found.shape != expected.shape or not torch.allclose(found, expected, rtol=_TOLERANCE, atol=_TOLERANCE):
+            if found.shape != expected.shape or not (found - expected).abs().max() <= _TOLERANCE * expected.abs().max():
                 raise NotADecodeStep(f"{what} is not what Qwen3 and Llama-3 compute")
 
         def gain_of(node: Node) -> Node:
@@ -436,7 +470,7 @@ class _Recognizer:
                 made = by_head(values[product], count)
                 if self._norms:
                     made = rms_norm(made, values[layer.gains[f"self_attn.{name}_norm"]], epsilon)
-                check(f"{name} {where}", node, rotated(made, table, self._position))
+                check(f"{name} {where}", node, rotated(made, table, position))
             check(f"v {where}", writes[layer.values].args[3], by_head(values[v], groups))
             output = products["self_attn.o_proj"]
             mixed = values[layer.attention].transpose(1, 2).reshape(self._batch, 1, heads * columns)
@@ -459,6 +493,11 @@ class _Recognizer:
         if len(found) != 1:
             raise NotADecodeStep(f"its norms have {len(found)} epsilons, not one")
         return found.pop()
+
+
+def _filled(node: Node, position: int) -> torch.Tensor:
+    """A whole number's argument that has the position, once for each sequence or for all."""
+    return torch.full(shape_of(node), position, dtype=node.meta["example_value"].dtype)
 
 
 def _in_double(node: Node, values: dict[Node, Any]) -> Any:

@@ -2,13 +2,17 @@
 
 The mega-kernel has its own copies of weights and caches, in its own order. Before a step, keys and values come from the
 caller's caches, unless all that these hold is of this decoder's steps; after it, its row goes there. So the model's
-code, generate() of transformers and other graphs see the caches that torch's would leave.
+code, generate() of transformers and other graphs see the caches that torch's would leave. A call that is another step
+than the decoder's (sequences that are padded, logits that are not finite) runs in torch.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import operator
+import threading
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,25 +25,30 @@ from strata import _core, arguments
 from strata._core import Error
 from strata.module import device_for
 
-from .decode_graph import DecodeGraph, Node, NotADecodeStep, SeveralTokens, ancestors, recognize, shape_of
+from .decode_graph import (
+    DecodeGraph, Node, NotADecodeStep, SeveralTokens, ancestors, hides_what_follows, recognize, shape_of,
+)
 from .places import log
 
 _ARCHITECTURE = "sm_90a"
 
 
-def decode_step(gm: torch.fx.GraphModule, kernels: Callable[[Sequence[Any]], Callable]) -> DecodeStep | None:
-    """The step that a graph is; None, with a line of the log, where it is none. `kernels(arguments)` compiles the graph
-    as other modes do: for steps that turn out to be another's, as of sequences that are padded."""
+class _OtherStep(Exception):
+    """Why a call is not one that the decoder computes."""
+
+
+def decode_step(gm: torch.fx.GraphModule) -> DecodeStep | None:
+    """The step that a graph is; None, with a line of the log, where it is none."""
     try:
         if torch.is_grad_enabled():
             raise NotADecodeStep("gradients are enabled; call it under torch.no_grad()")
         found = recognize(gm.graph)
-        _device_of(found)
+        _check_device(found)
     except NotADecodeStep as reason:
         level = logging.INFO if isinstance(reason, SeveralTokens) else logging.WARNING
         log.log(level, "a graph runs by kernels, not as one persistent kernel: %s", reason)
         return None
-    return DecodeStep(gm, found, kernels)
+    return DecodeStep(gm, found)
 
 
 def _device_of(found: DecodeGraph) -> tuple[str, _core.Device | None]:
@@ -47,96 +56,153 @@ def _device_of(found: DecodeGraph) -> tuple[str, _core.Device | None]:
     device = found.ids.meta["example_value"].device
     if device.type == "cpu":
         return "host", None
-    gpu = device_for("gpu") if device.type == "cuda" else None
+    if device.type != "cuda" or device.index not in (None, 0):
+        raise NotADecodeStep(f"the mega-kernel runs on the first GPU; the tensors are on {device}")
+    gpu = device_for("gpu")
     if gpu is None or gpu.architecture != _ARCHITECTURE:
         raise NotADecodeStep(f"the mega-kernel is for {_ARCHITECTURE}; this is {gpu.architecture if gpu else device}")
     return "gpu", gpu
 
 
+def _check_device(found: DecodeGraph) -> None:
+    kind, _ = _device_of(found)
+    if kind == "gpu":
+        try:
+            _core.check_decoder(json.dumps(found.config | {"max_position_embeddings": 1}), shape_of(found.ids)[0])
+        except Error as error:
+            raise NotADecodeStep(" ".join(str(error).split())) from error
+
+
+class _Seen:
+    """Tensors as they were: the same ones, and nobody has written to them since. Writes through .data torch does not
+    count, nor any in inference mode."""
+
+    def __init__(self, tensors: Sequence[torch.Tensor]):
+        self._tensors = [weakref.ref(tensor) for tensor in tensors]
+        self._stamps = _stamps(tensors)
+
+    @property
+    def counts(self) -> bool:
+        """Whether writes are counted."""
+        return self._stamps[0] is not None
+
+    def holds(self, tensors: Sequence[torch.Tensor]) -> bool:
+        same = all(map(operator.is_, [one() for one in self._tensors], tensors))
+        return same and self._stamps == _stamps(tensors)
+
+
+def _stamps(tensors: Sequence[torch.Tensor]) -> tuple:
+    try:
+        versions = [tensor._version for tensor in tensors]
+    except RuntimeError:  # in inference mode
+        versions = None
+    return versions, [tensor.data_ptr() for tensor in tensors]
+
+
 class _Model:
     """A decoder of some weights, with the state that its caches are in."""
 
-    def __init__(self, core: _core.Decoder, capacity: int, kept: list[torch.Tensor]):
+    def __init__(self, core: _core.Decoder, capacity: int, weights: Sequence[torch.Tensor], kept: list[torch.Tensor]):
         self.core, self.capacity = core, capacity
-        # Stamps of the caller's caches and counters, as the last step left them, and the next position: what this
-        # decoder's caches hold too, as long as the stamps are those.
-        self.mirrors: tuple[tuple, int] | None = None
-        self.stamp: tuple | None = None  # of the weights
+        # The caller's caches and counters as the last step left them, and the next position: what this decoder's caches
+        # hold, as long as nobody has written to those.
+        self.mirrors: tuple[_Seen, int] | None = None
+        self.next = 0  # after the last step, whoever's caches these were
+        self.weights = _Seen(weights)
+        self.sums = _sums(weights)
         self._kept = kept  # weights that the interpreter reads where they lie
 
 
-# By the embeddings' tensor: decoders of these weights, by batch and device. Graphs of other lengths of caches share them.
+def _sums(weights: Sequence[torch.Tensor]) -> list[int]:
+    """Sums of the weights' bits, exact: what has changed where torch does not count."""
+    bits = [weight.detach().reshape(-1).view(torch.int16 if weight.element_size() == 2 else torch.int32)
+            for weight in weights]
+    return torch.stack([one.sum() for one in bits]).tolist()
+
+
+# By the embeddings' tensor: decoders of these weights. Graphs of other lengths of caches share them.
 _MODELS = WeakTensorKeyDictionary()
+# One step at a time: a persistent kernel has the whole GPU, and a decoder has one state.
+_ALONE = threading.RLock()
 
 
 class DecodeStep:
     """A graph of dynamo as a function of its arguments."""
 
-    def __init__(self, gm: torch.fx.GraphModule, found: DecodeGraph, kernels: Callable[[Sequence[Any]], Callable]):
-        self._gm, self._found, self._make_kernels = gm, found, kernels
-        self._kernels: Callable | None = None
+    def __init__(self, gm: torch.fx.GraphModule, found: DecodeGraph):
+        self._gm, self._found = gm, found
         placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
         at = {node: n for n, node in enumerate(placeholders)}
         self._ids = at[found.ids]
         self._weights = {name: at[node] for name, node in found.weights.items()}
-        self._frequencies = at[found.frequencies]
-        self._caches = [(at[layer.keys], at[layer.values]) for layer in found.layers]
-        self._counters = [at[node] for node in found.counters]
-        self._changed = [*(n for pair in self._caches for n in pair), *self._counters]
         self._embeddings = self._weights["model.embed_tokens.weight"]
-        self._batch = shape_of(found.ids)[0]
+        self._frequencies = at[found.frequencies]
+        self._constants = [*self._weights.values(), self._frequencies]
+        self._caches = [n for layer in found.layers for n in (at[layer.keys], at[layer.values])]
+        self._counters = [at[node] for node in found.counters]
+        self._changed = [*self._caches, *self._counters]
         self._positions = _Part(gm, placeholders, [node for node in found.positions if node not in found.counters])
         self._masks = _Part(gm, placeholders, found.masks)
-        self._key = (self._batch, tuple(sorted((name, str(value)) for name, value in found.config.items())))
+        self._config = tuple(sorted((name, str(value)) for name, value in found.config.items()))
         plain = found.results in ((found.head,), [found.head])
         self._results = None if plain else _part_of(gm, [*placeholders, found.head], found.results)
         self._places: dict[tuple, torch.Tensor] = {}
-        self._has_run = False
+        self._reasons: set[str] = set()  # that were said
+        self._failed = False
 
     def __call__(self, *given: Any) -> Any:
-        with torch.no_grad():
-            if self._kernels is None:
-                position, tokens = self._look(given)
-                if position is not None:
-                    try:
-                        return self._run(given, position, tokens)
-                    except Error as error:
-                        if self._has_run:  # a step that has begun: what it left is not known
-                            raise
-                        log.warning("a graph runs by kernels, not as one persistent kernel: %s", " ".join(str(error).split()))
-                self._kernels = self._make_kernels(given)
-            return self._kernels(*given)
+        with torch.no_grad(), _ALONE:
+            if not self._failed:
+                try:
+                    position, tokens = self._look(given)
+                    return self._run(given, position, tokens)
+                except _OtherStep as reason:
+                    self._say(str(reason))
+                except Error as error:
+                    self._failed = True
+                    _MODELS.get(given[self._embeddings], {}).pop(self._key(given), None)
+                    self._say(f"from now on, since the decoder says: {' '.join(str(error).split())}")
+            return self._gm(*given)
 
-    def _look(self, given: Sequence[Any]) -> tuple[int | None, list[int]]:
-        """The step's position and tokens; None where sequences have different ones or hide some of their past."""
-        counted = self._next_position(given)
+    def _say(self, reason: str) -> None:
+        if reason not in self._reasons:
+            self._reasons.add(reason)
+            log.warning("a decode step runs in torch, operator by operator: %s", reason)
+
+    def _look(self, given: Sequence[Any]) -> tuple[int, list[int]]:
+        """The step's position and tokens. Raises _OtherStep where sequences have different ones or hide their past."""
+        ids = given[self._ids]
+        counted = self._next_position(given) if self._counters else None
         numbers = [one.reshape(-1) for one in self._positions(given)]
-        if counted is None and self._counters:
-            numbers.append(torch.stack([given[n] for n in self._counters]).reshape(-1))
+        if counted is None:
+            numbers += [given[n].reshape(-1) for n in self._counters]
         allowed = []
         for mask in self._masks(given):
-            seen = mask if mask.dtype == torch.bool else mask == 0
             position = numbers[0][:1] if counted is None else counted
-            allowed.append((seen == (self._range(mask.shape[-1], mask.device) <= position)).all().reshape(1))
-        parts = [*numbers, *allowed, given[self._ids].reshape(-1)]  # read at once: each look waits for the GPU
-        flat = torch.cat([one if one.dtype == torch.int64 else one.to(torch.int64) for one in parts]).tolist()
+            allowed.append(hides_what_follows(mask, position, self._range(mask.shape[-1], mask.device)).reshape(1))
+        # Read at once: each look waits for the GPU.
+        parts = [*numbers, *allowed, ids.reshape(-1)]
+        flat = torch.cat([one if one.dtype == torch.int64 and one.device == ids.device
+                          else one.to(ids.device, torch.int64) for one in parts]).tolist()
         end = sum(one.numel() for one in numbers)
         positions = flat[:end] if counted is None else [counted, *flat[:end]]
-        if any(one != positions[0] for one in positions) or not all(flat[end:end + len(allowed)]):
-            log.warning("a graph runs by kernels, not as one persistent kernel: sequences are padded, or a mask hides "
-                        "more than what comes after the position")
-            return None, []
+        if any(one != positions[0] for one in positions):
+            raise _OtherStep("its sequences are at different positions, as those that are padded")
+        if not all(flat[end:end + len(allowed)]):
+            raise _OtherStep("its mask hides other positions than those after the step's, as of sequences that are padded")
         return positions[0], flat[end + len(allowed):]
 
-    def _next_position(self, given: Sequence[Any]) -> int | None:
-        """Where nobody has changed caches and counters since the step before: what the counters hold."""
-        model = _MODELS.get(given[self._embeddings], {}).get(self._key)
-        if model is None or model.mirrors is None or model.mirrors[0] != self._state(given):
-            return None
-        return model.mirrors[1]
+    def _key(self, given: Sequence[Any]) -> tuple:
+        """Of the decoder among those of these embeddings."""
+        return given[self._ids].shape[0], id(given[self._constants[-2]]), self._config
 
-    def _state(self, given: Sequence[Any]) -> tuple | None:
-        return _stamps([given[n] for n in self._changed])
+    def _next_position(self, given: Sequence[Any]) -> int | None:
+        """What counters hold, where nobody has written to them or to caches since the step before."""
+        model = _MODELS.get(given[self._embeddings], {}).get(self._key(given))
+        return model.mirrors[1] if model is not None and self._is_mirrored(model, given) else None
+
+    def _is_mirrored(self, model: _Model, given: Sequence[Any]) -> bool:
+        return model.mirrors is not None and model.mirrors[0].holds([given[n] for n in self._changed])
 
     def _range(self, count: int, device: torch.device) -> torch.Tensor:
         if (count, device) not in self._places:
@@ -144,65 +210,70 @@ class DecodeStep:
         return self._places[count, device]
 
     def _run(self, given: Sequence[Any], position: int, tokens: list[int]) -> Any:
-        caches = [given[n] for pair in self._caches for n in pair]
+        caches = [given[n] for n in self._caches]
         if not all(cache.is_contiguous() for cache in caches):
-            raise Error("a cache is not contiguous")
+            raise _OtherStep("a cache is not contiguous")
         length = caches[0].shape[2]
-        model = self._model(given, length)
-        now = self._state(given)
-        takes = now is None or model.mirrors != (now, position)
-        model.mirrors = None
-        logits = torch.empty(self._batch, self._found.config["vocab_size"], dtype=torch.bfloat16,
+        model = self._known(given, length)
+        takes = model is None or not self._is_mirrored(model, given) or model.mirrors[1] != position
+        begins = takes and model is not None and position != model.next
+        if begins and model.sums != _sums([given[n] for n in self._constants]):
+            model = None  # weights were changed where torch does not count
+        model = model or self._open(given, length)
+        model.mirrors, model.next = None, position + 1
+        logits = torch.empty(len(tokens), self._found.config["vocab_size"], dtype=torch.bfloat16,
                              device=given[self._ids].device)
         pointers = [cache.data_ptr() for cache in caches]
         model.core.step(tokens, position, list(zip(pointers[::2], pointers[1::2], strict=True)), length, takes,
                         logits.data_ptr())
         if self._counters:
             torch._foreach_add_([given[n] for n in self._counters], 1)
-        if now is not None:
+        seen = _Seen([given[n] for n in self._changed])
+        if seen.counts:
             torch.autograd.graph.increment_version(caches)
-            model.mirrors = (self._state(given), position + 1)
-        logits = logits.view(self._batch, 1, -1)
+            model.mirrors = (_Seen([given[n] for n in self._changed]), position + 1)
+        logits = logits.view(len(tokens), 1, -1)
         return (logits,) if self._results is None else self._results(*given, logits)
 
-    def _model(self, given: Sequence[Any], length: int) -> _Model:
-        """The decoder of the weights as they are now."""
-        frequencies = given[self._frequencies]
-        stamp = _stamps([*(given[n] for n in self._weights.values()), frequencies])
-        models = _MODELS.setdefault(given[self._embeddings], {})
-        model = models.get(self._key)
-        if model is None or model.capacity < length or (stamp is not None and model.stamp != stamp):
-            models.pop(self._key, None)  # its memory goes first
-            del model
-            model = models[self._key] = self._open(given, length, frequencies)
-            model.stamp = stamp
-        self._has_run = True
+    def _known(self, given: Sequence[Any], length: int) -> _Model | None:
+        """The decoder of the weights as they are now, if there is one."""
+        model = _MODELS.get(given[self._embeddings], {}).get(self._key(given))
+        if model is None or model.capacity < length or not model.weights.holds([given[n] for n in self._constants]):
+            return None
         return model
 
-    def _open(self, given: Sequence[Any], length: int, frequencies: torch.Tensor) -> _Model:
-        capacity = max(1024, 1 << (length - 1).bit_length()) if given[self._ids].device.type == "cuda" else length
-        config = self._found.config | {"max_position_embeddings": capacity}
+    def _open(self, given: Sequence[Any], length: int) -> _Model:
+        models = _MODELS.setdefault(given[self._embeddings], {})
+        models.pop(self._key(given), None)  # its memory goes first
         device, gpu = _device_of(self._found)
+        capacity = length if device == "host" else max(1024, 1 << (length - 1).bit_length())
+        config = self._found.config | {"max_position_embeddings": capacity}
+        batch = given[self._ids].shape[0]
         log.info("a decoder's step becomes one persistent kernel: %d layers, %d sequences, %d positions",
-                 config["num_hidden_layers"], self._batch, capacity)
+                 config["num_hidden_layers"], batch, capacity)
         kept, tensors = [], []
         for name, n in self._weights.items():
             tensor = given[n].detach().cpu().contiguous()
             tensors.append((name, "BF16", list(tensor.shape), tensor.data_ptr()))
             kept.append(tensor)
-        core = _core.Decoder.open("text", json.dumps(config), frequencies.detach().float().cpu().tolist(), "", tensors,
-                                  None, device, gpu, "auto" if device == "gpu" else "megakernel", self._batch, capacity,
-                                  arguments.cache_folder(None))
+        frequencies = given[self._frequencies].detach().float().cpu().tolist()
+
+        def opened() -> _core.Decoder:
+            return _core.Decoder.open("text", json.dumps(config), frequencies, "", tensors, None, device, gpu,
+                                      "auto" if device == "gpu" else "megakernel", batch, capacity,
+                                      arguments.cache_folder(None))
+
+        try:
+            core = opened()
+        except Error:
+            if not models:
+                raise
+            models.clear()  # those of other batches, whose memory may be what is missing
+            core = opened()
         log.info("%s", core.description)
-        return _Model(core, capacity, kept if device == "host" else [])
-
-
-def _stamps(tensors: Sequence[torch.Tensor]) -> tuple | None:
-    """What changes when a tensor is replaced or written to; None where torch does not count, as in inference mode."""
-    try:
-        return tuple([tensor._version for tensor in tensors]), tuple([tensor.data_ptr() for tensor in tensors])
-    except RuntimeError:
-        return None
+        model = _Model(core, capacity, [given[n] for n in self._constants], kept if device == "host" else [])
+        models[self._key(given)] = model
+        return model
 
 
 class _Part:

@@ -196,6 +196,7 @@ class Optimization {
     tuning.threads = work_.search.threads;
     tuning.seed = work_.search.seed;
     tuning.passes = work_.passes;
+    if (tuning.passes.emitter) tuning.passes.emitter = tuning.passes.emitter->until(deadline);
     tuning.cache = work_.cache;
     tuning.deadline = deadline.share(kMeasuringShare);
     if (!request_.measure_worker.empty()) tuning.measure.command = request_.measure_worker;

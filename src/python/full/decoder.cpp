@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "megakernel/decode/cuda_decode.h"
+#include "megakernel/decode/decode_sizes.h"
 #include "python/full/bindings.h"
 #include "runtime/calibration_file.h"
 #include "runtime/gpu_device.h"
@@ -187,6 +188,13 @@ class DecodeJob {
 
 void bind_decoder(nb::module_& module) {
   using namespace nb::literals;
+  module.def(
+      "check_decoder",
+      [](const std::string& config, int64_t batch) {
+        const ModelConfig read = value_of(read_config("text", config));
+        value_of(megakernel::check_task_sizes(read, batch));
+      },
+      "config"_a, "batch"_a, "Error where the device code of a step does not take the sizes of a config.json's text.");
   nb::class_<Decoder>(module, "Decoder", "A model that decodes tokens on a device.")
       .def_static(
           "open",
