@@ -13,6 +13,13 @@ class Views {
     const auto& operations = graph.operations();
     candidates_.assign(operations.size(), false);
     may_fold_.assign(operations.size(), true);
+    readers_.resize(graph.tensors().size());
+    for (size_t r = 0; r < operations.size(); ++r) {
+      for (const TensorId id : operations[r].operands) {
+        std::vector<size_t>& readers = readers_[static_cast<size_t>(id)];
+        if (readers.empty() || readers.back() != r) readers.push_back(r);
+      }
+    }
     if (graph.level() == Level::Kernel) {
       std::vector<bool> read(graph.tensors().size(), false);
       for (const Operation& op : operations) {
@@ -32,10 +39,6 @@ class Views {
   const std::vector<MemoryView>& tensors() const { return memory_; }
 
  private:
-  static bool reads(const Operation& op, TensorId id) {
-    return std::find(op.operands.begin(), op.operands.end(), id) != op.operands.end();
-  }
-
   /// Where all tensors lie if all candidates are views but those that have no strides.
   void place() {
     views_ = candidates_;
@@ -74,8 +77,7 @@ class Views {
       const TensorId result = graph_.operations()[i].results[0];
       const std::vector<Fold>& folds = of(result).folds;
       if (folds.empty() && is_row_major(graph_.type(result).shape, of(result).strides)) continue;
-      for (size_t r = i + 1; r < views_.size(); ++r) {
-        if (!reads(graph_.operations()[r], result)) continue;
+      for (const size_t r : readers_[static_cast<size_t>(result)]) {
         if (folds.empty() ? takes_strides(r) : takes_folds(r, result)) continue;
         // Without folds it may be a view of what becomes of its operand.
         (folds.empty() ? candidates_ : may_fold_)[i] = false;
@@ -108,10 +110,11 @@ class Views {
 
   const Graph& graph_;
   const std::vector<bool>& strided_;
-  std::vector<bool> candidates_;    // by operation
-  std::vector<bool> may_fold_;      // by operation
-  std::vector<bool> views_;         // by operation
-  std::vector<MemoryView> memory_;  // by tensor
+  std::vector<std::vector<size_t>> readers_;  // operations, by tensor, in their order
+  std::vector<bool> candidates_;              // by operation
+  std::vector<bool> may_fold_;                // by operation
+  std::vector<bool> views_;                   // by operation
+  std::vector<MemoryView> memory_;            // by tensor
 };
 
 }  // namespace

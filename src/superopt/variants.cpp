@@ -5,7 +5,9 @@
 #include <unordered_map>
 
 #include "ir/validate.h"
+#include "ir/views.h"
 #include "superopt/codegen/block_memory.h"
+#include "superopt/codegen/known_schedules.h"
 #include "superopt/in_parallel.h"
 #include "superopt/optimize/epilogue.h"
 #include "superopt/optimize/norms.h"
@@ -40,9 +42,11 @@ std::vector<std::vector<int64_t>> grids_of(const Graph& graph) {
 /// Whether code can be generated of every block graph: with its values in shared memory, or in registers.
 bool has_code(const Graph& graph, const Passes& passes, KnownSchedules& schedules) {
   const Target& target = schedules.target();
+  std::vector<MemoryView> lies;  // once it is asked for
   const auto in_registers = [&](const Operation& op) {
     if (!passes.registers || !passes.schedules) return false;
-    const std::vector<BlockSchedule>& offered = schedules.of(graph, op);
+    if (lies.empty()) lies = memory_views(graph);
+    const std::vector<BlockSchedule>& offered = schedules.of(op, operand_strides(lies, op));
     return std::any_of(offered.begin(), offered.end(),
                        [&](const BlockSchedule& schedule) { return passes.bulk || !schedule.bulk; });
   };

@@ -215,6 +215,20 @@ def test_other_batches(caplog):
     assert sum("becomes one persistent kernel" in line for line in lines(caplog)) == 3
 
 
+def test_other_lengths_of_caches(caplog):
+    """The length becomes a symbol of the graph. Weights are packed once for lengths that fit."""
+    model = made("llama", num_hidden_layers=1)
+    step = compiled(model)
+    for length in (24, 12, 40, 33):
+        tokens = torch.randint(0, 101, (1, 3))
+        caches = [cache_of(model, 1, length), cache_of(model, 1, length)]
+        for n in range(3):
+            mine, theirs = (logits_of(one, tokens[:, n:n + 1], cache) for one, cache in
+                            zip((step, model), caches, strict=True))
+            assert close(mine, theirs), (length, n)
+    assert is_megakernel(caplog), lines(caplog)
+
+
 def test_caches_at_the_addresses_of_others():
     """A cache that was freed, and another one in its place, written as often."""
     model = made("llama without groups")

@@ -365,23 +365,25 @@ class _Recognizer:
         """The table of rotary frequencies, and the whole numbers that cuts depend on: positions, if it is a step."""
         self._above = set().union(*(ancestors(node, cuts) for cut in cuts for node in self._inputs(cut)))
         half = shape_of(layers[0].attention.args[0])[-1] // 2
-        sizes = [ids.meta["example_value"].shape[0], *layers[0].keys.meta["example_value"].shape[:3]]
+        sizes = [ids.meta["example_value"].shape[0], *layers[0].keys.meta["example_value"].shape]
         lengths = {str(size.node.expr) for size in sizes if isinstance(size, torch.SymInt)}
         positions, frequencies = [], []
         of_queries = set().union(*(ancestors(layer.attention.args[0], cuts) for layer in layers))
-        for node in self._above:
+        for node in self._nodes:
             example = node.meta.get("example_value")
             if node.op != "placeholder" or node is ids:
                 continue
             if isinstance(example, torch.SymInt) and str(example.node.expr) in lengths:
                 self._values[node] = _number(example)
+            elif node not in self._above:
+                continue
             elif isinstance(example, torch.Tensor) and example.dtype in (torch.int64, torch.int32):
                 positions.append(node)
             elif _is_tensor(node) and shape_of(node) == (half,) and node in of_queries:
                 frequencies.append(node)
         if len(frequencies) != 1:
             raise NotADecodeStep("there is no one table of rotary frequencies")
-        return frequencies[0], sorted(positions, key=self._order.__getitem__)
+        return frequencies[0], positions
 
     @staticmethod
     def _inputs(cut: Node) -> list[Node]:
@@ -502,6 +504,8 @@ def _filled(node: Node, position: int) -> torch.Tensor:
 
 def _in_double(node: Node, values: dict[Node, Any]) -> Any:
     """What a node makes of values, in float64 and on the host whatever the graph says."""
+    if node.op == "placeholder":
+        raise NotADecodeStep(f"it depends on {node.name}, which is no cache, token or position")
 
     def plain(one: Any) -> Any:
         if isinstance(one, torch.dtype) and one.is_floating_point:

@@ -213,7 +213,9 @@ class DecodeStep:
         caches = [given[n] for n in self._caches]
         if not all(cache.is_contiguous() for cache in caches):
             raise _OtherStep("a cache is not contiguous")
-        length = caches[0].shape[2]
+        _, heads, length, columns = caches[0].shape
+        if (heads, columns) != (self._found.config["num_key_value_heads"], self._found.config["head_dim"]):
+            raise _OtherStep("its caches have other heads")
         model = self._known(given, length)
         takes = model is None or not self._is_mirrored(model, given) or model.mirrors[1] != position
         begins = takes and model is not None and position != model.next

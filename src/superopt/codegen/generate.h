@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "ir/graph.h"
+#include "ir/views.h"
 #include "machine/target.h"
 #include "runtime/launch_manifest.h"
 #include "superopt/codegen/block_code.h"
@@ -82,6 +83,8 @@ std::string needed_libraries(const GeneratedProgram& program);
 
 /// How the operands of an operator lie in device memory: strides in elements.
 OperandPlaces operand_strides(const Graph& graph, const Operation& op);
+/// Where all tensors lie (memory_views), for many operators of one graph.
+OperandPlaces operand_strides(const std::vector<MemoryView>& lies, const Operation& op);
 
 /// Schedules of a block graph that are worth trying, the best guess first. Empty where only the emitter that takes
 /// every legal graph takes it: that has none.

@@ -17,6 +17,8 @@ class KnownSchedules {
   const Target& target() const { return target_; }
   /// Of an operator of a kernel graph. Valid as long as this object.
   const std::vector<BlockSchedule>& of(const Graph& graph, const Operation& op);
+  /// Where its operands are known to lie so.
+  const std::vector<BlockSchedule>& of(const Operation& op, OperandPlaces strides);
 
  private:
   struct Entry {

@@ -31,6 +31,12 @@ OperandPlaces operand_strides(const Graph& graph, const Operation& op) {
   return strides;
 }
 
+OperandPlaces operand_strides(const std::vector<MemoryView>& lies, const Operation& op) {
+  OperandPlaces strides;
+  for (TensorId id : op.operands) strides.push_back(place_of(lies[static_cast<size_t>(id)], {}, id));
+  return strides;
+}
+
 KnownSchedules::Entry& KnownSchedules::entry(const Operation& op, OperandPlaces strides) {
   const uint64_t hash = op.body->structural_hash();
   const std::scoped_lock lock(mutex_);
@@ -46,7 +52,11 @@ KnownSchedules::Entry& KnownSchedules::entry(const Operation& op, OperandPlaces 
 }
 
 const std::vector<BlockSchedule>& KnownSchedules::of(const Graph& graph, const Operation& op) {
-  Entry& known = entry(op, operand_strides(graph, op));
+  return of(op, operand_strides(graph, op));
+}
+
+const std::vector<BlockSchedule>& KnownSchedules::of(const Operation& op, OperandPlaces strides) {
+  Entry& known = entry(op, std::move(strides));
   std::call_once(known.made, [&] { known.schedules = block_schedules(op, known.strides, target_); });
   return known.schedules;
 }
@@ -54,14 +64,13 @@ const std::vector<BlockSchedule>& KnownSchedules::of(const Graph& graph, const O
 namespace {
 
 /// With the schedule, or the first of `offered` where there is none.
-Result<ScheduledBlock> scheduled_block(const Graph& graph, const Operation& op, std::optional<BlockSchedule> schedule,
-                                       KnownSchedules& known) {
+Result<ScheduledBlock> scheduled_block(const Operation& op, const OperandPlaces& strides,
+                                       std::optional<BlockSchedule> schedule, KnownSchedules& known) {
   if (!schedule) {
-    const std::vector<BlockSchedule>& offered = known.of(graph, op);
+    const std::vector<BlockSchedule>& offered = known.of(op, strides);
     if (offered.empty()) return unsupported("no emitter that works in registers takes the block");
     schedule = offered.front();
   }
-  const auto strides = operand_strides(graph, op);
   ScheduledBlock block;
   block.schedule = *schedule;
   STRATA_TRY(block.code, emit_in_registers(op, "candidate", strides, *schedule, known.target()));
@@ -74,7 +83,7 @@ Result<ScheduledBlock> scheduled_block(const Graph& graph, const Operation& op, 
 Result<ScheduledBlock> describe_schedule(const Graph& graph, const Operation& op, std::optional<BlockSchedule> schedule,
                                          const Target& target) {
   KnownSchedules known(target);
-  return scheduled_block(graph, op, schedule, known);
+  return scheduled_block(op, operand_strides(graph, op), schedule, known);
 }
 
 namespace {
@@ -112,6 +121,7 @@ CostEstimate cost_of(const Graph& graph, const Schedules& schedules, KnownSchedu
   CostEstimate total;
   const LibraryPlan libraries = plan_libraries(graph, schedules);
   const std::vector<bool> views = view_operations(graph, libraries.strided), views_of_all = view_operations(graph);
+  const std::vector<MemoryView> lies = memory_views(graph);
   std::optional<size_t> merged;  // operator that is part of the launch before
   for (size_t i = 0; i < graph.operations().size(); ++i) {
     const Operation& op = graph.operations()[i];
@@ -125,7 +135,8 @@ CostEstimate cost_of(const Graph& graph, const Schedules& schedules, KnownSchedu
       cost.seconds = 0;
       cost.kernels = 0;
     } else if (op.body) {
-      const auto block = scheduled_block(graph, op, i < schedules.size() ? schedules[i] : std::nullopt, known);
+      const auto block =
+          scheduled_block(op, operand_strides(lies, op), i < schedules.size() ? schedules[i] : std::nullopt, known);
       if (block) {
         cost.seconds = block->seconds;
         if (const auto behind = merged_behind(graph, i, *block, target, schedules, libraries)) {
