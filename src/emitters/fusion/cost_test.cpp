@@ -203,7 +203,7 @@ TEST(FusionWork, CountsBranchesOfAThreadOneAfterTheOther) {
   EXPECT_LE(longest("f32", 1000, "f32[1000] reverse(x), dimensions={0}"), 2 * plain);
 }
 
-/// Threads of a loop follow the results: behind a transpose each element is a sector, unless there is a tile for it.
+/// Threads of a loop follow the results: after a transpose each element is a sector, unless there is a tile for it.
 TEST(FusionWork, CountsSectorsBehindTransposes) {
   constexpr double kElements = 1024 * 1000;
   const auto bytes = [](std::string_view what) {
@@ -221,7 +221,7 @@ TEST(FusionWork, CountsSectorsBehindTransposes) {
                bytes("  s = bf16[1000,1024] add(t, y)\n  n = bf16[1024,1000] negate(x)\n"
                      "  ROOT r = (bf16[1000,1024], bf16[1024,1000]) tuple(s, n)"),
                2 + 2 + 2 + 2);
-  // None: beyond a pad, beside a result of another size, behind another permutation's tile.
+  // None: beyond a pad, beside a result of another size, after another permutation's tile.
   EXPECT_PRED2(is_about, bytes("  ROOT p = bf16[1001,1024] pad(t, zero), padding=0_1x0_0"), 32 + 2);
   EXPECT_PRED2(is_about,
                bytes("  s = bf16[1000,1024] add(t, y)\n  c = bf16[500,1024] slice(y), slice={[0:500],[0:1024]}\n"
@@ -255,7 +255,7 @@ TEST(FusionWork, CountsRowsOfTables) {
   EXPECT_NEAR(bytes("bf16[100000,1]", "1,1", "bf16[1000,1]"), 1000 * (32 + 2 + 4), 1000);
 }
 
-/// A transpose behind pads is a kernel of its own: with them it would read a sector for each element.
+/// A transpose after pads is a kernel of its own: with them it would read a sector for each element.
 TEST(Fusion, TransposesBehindPadsStayApart) {
   const auto module = hlo::parse_module(R"(HloModule m
 ENTRY e {

@@ -7,13 +7,13 @@ namespace strata::emitters {
 
 inline constexpr double kSectorBytes = 32;  ///< that caches move at least
 
-/// Of a kernel of reductions. Its threads follow memory in one direction. An array that lies across it, behind a
+/// Of a kernel of reductions. Its threads follow memory in one direction. An array that lies across it, after a
 /// transpose, moves a sector for each element: the smaller one of what lies along the reduced array and what lies
 /// across it. Small arrays stay in caches.
 double bytes_across(const PricedKernel& kernel, const ComputedOnce& together);
 
 /// Of a kernel without reductions. Its threads follow the results in memory. Transposes that all of these are computed
-/// of at their own places have tiles in shared memory (kinds/transpose.cpp). Of a large array behind another one each
+/// of at their own places have tiles in shared memory (kinds/transpose.cpp). Of a large array after another one each
 /// element moves sectors of its own. `read`: how often elements of each instruction are.
 double bytes_across_results(const PricedKernel& kernel, const indexing::Evaluations& read);
 
