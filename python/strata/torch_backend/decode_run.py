@@ -81,11 +81,6 @@ class _Seen:
         self._tensors = [weakref.ref(tensor) for tensor in tensors]
         self._stamps = _stamps(tensors)
 
-    @property
-    def counts(self) -> bool:
-        """Whether writes are counted."""
-        return self._stamps[0] is not None
-
     def holds(self, tensors: Sequence[torch.Tensor]) -> bool:
         same = all(map(operator.is_, [one() for one in self._tensors], tensors))
         return same and self._stamps == _stamps(tensors)
@@ -230,8 +225,7 @@ class DecodeStep:
                         logits.data_ptr())
         if self._counters:
             torch._foreach_add_([given[n] for n in self._counters], 1)
-        seen = _Seen([given[n] for n in self._changed])
-        if seen.counts:
+        if not any(given[n].is_inference() for n in self._changed):
             torch.autograd.graph.increment_version(caches)
             model.mirrors = (_Seen([given[n] for n in self._changed]), position + 1)
         logits = logits.view(len(tokens), 1, -1)
