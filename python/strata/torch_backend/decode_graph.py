@@ -182,16 +182,19 @@ class _Recognizer:
         head = products[-1]
         self._residual_products(layers, products, head)
         config = self._sizes(layers[0], embedding, layers)
-        self._check_placement(ids, layers, config)
+        self._check_placement(ids, layers)
         frequencies, positions = self._arguments(ids, layers, cuts)
+        self._check_reads(layers)
+        config["rms_norm_eps"] = self._epsilon()
+        last_gain = self._find_gains(layers, head, config["hidden_size"], cuts)
         length = shape_of(layers[0].keys)[2]
         is_symbol = isinstance(layers[0].keys.meta["example_value"].shape[2], torch.SymInt)
         drawn = torch.randint(0, length, (_DRAWN,), generator=self._random).tolist()
         tried = dict.fromkeys([min(5, length - 1), 0, length - 1, *drawn, *(_FAR if is_symbol else ())])
         for n, position in enumerate(tried):
-            self._run_between(layers, cuts, frequencies, positions, position, _MAGNITUDES[n % len(_MAGNITUDES)])
-            self._compare(layers, embedding, head, frequencies, config, position)
-        weights = {"model.embed_tokens.weight": embedding.args[1], "model.norm.weight": self._last_gain}
+            self._run_between(cuts, frequencies, positions, position, _MAGNITUDES[n % len(_MAGNITUDES)])
+            self._compare(layers, embedding, head, last_gain, frequencies, config, position)
+        weights = {"model.embed_tokens.weight": embedding.args[1], "model.norm.weight": last_gain}
         config["tie_word_embeddings"] = head.args[1] is embedding.args[1]
         if not config["tie_word_embeddings"]:
             weights["lm_head.weight"] = head.args[1]
@@ -349,7 +352,7 @@ class _Recognizer:
                 raise NotADecodeStep("it returns more than logits")
 
     @staticmethod
-    def _check_placement(ids: Node, layers: Sequence[Layer], config: dict[str, Any]) -> None:
+    def _check_placement(ids: Node, layers: Sequence[Layer]) -> None:
         device = ids.meta["example_value"].device
         for layer in layers:
             for cache in (layer.keys.meta["example_value"], layer.values.meta["example_value"]):
@@ -391,8 +394,8 @@ class _Recognizer:
         places = {"linear": (0,), "scaled_dot_product_attention": (0,), "index_copy_": (2, 3)}
         return [cut.args[n] for n in places.get(name_of(cut), ())]
 
-    def _run_between(self, layers: Sequence[Layer], cuts: set[Node], frequencies: Node, positions: Sequence[Node],
-                     position: int, magnitude: float) -> None:
+    def _run_between(self, cuts: set[Node], frequencies: Node, positions: Sequence[Node], position: int,
+                     magnitude: float) -> None:
         """Runs all between cuts, whose results are random tensors of that magnitude."""
         kept = {node: value for node, value in self._values.items() if isinstance(value, int)}
         self._values = kept | {node: _filled(node, position) for node in positions}
@@ -401,15 +404,16 @@ class _Recognizer:
             if node.op == "placeholder" and _is_tensor(node) and node.meta["example_value"].ndim == 1 and \
                     node.meta["example_value"].dtype == torch.bfloat16 and node not in self._values:
                 self._values[node] = self._draw(*shape_of(node))
-        self._cuts = {node: self._draw(*shape_of(node)) * magnitude for node in cuts if name_of(node) != "index_copy_"}
-        self._values |= self._cuts
-        for layer in layers:
-            for cache, read in ((layer.keys, layer.attention.args[1]), (layer.values, layer.attention.args[2])):
-                self._check_read(cache, read, shape_of(layer.attention.args[0])[1], argument(
-                    layer.attention, 7, "enable_gqa", False))
+        self._values |= {node: self._draw(*shape_of(node)) * magnitude for node in cuts if name_of(node) != "index_copy_"}
         for node in self._calls:
             if node in self._above and node not in cuts and all(one in self._values for one in node.all_input_nodes):
                 self._values[node] = _in_double(node, self._values)
+
+    def _check_reads(self, layers: Sequence[Layer]) -> None:
+        for layer in layers:
+            grouped = argument(layer.attention, 7, "enable_gqa", False)
+            for cache, read in ((layer.keys, layer.attention.args[1]), (layer.values, layer.attention.args[2])):
+                self._check_read(cache, read, shape_of(layer.attention.args[0])[1], grouped)
 
     def _check_read(self, cache: Node, read: Node, heads: int, grouped: bool) -> None:
         """Attention reads the cache, and each head of it as often as queries share it. Numbers are small integers: they
@@ -432,13 +436,27 @@ class _Recognizer:
         if values[read].shape != expected.shape or not torch.equal(values[read], expected):
             raise NotADecodeStep("attention does not read its cache as it is")
 
-    def _compare(self, layers: Sequence[Layer], embedding: Node, head: Node, frequencies: Node,
+    def _find_gains(self, layers: Sequence[Layer], head: Node, hidden: int, cuts: set[Node]) -> Node:
+        """Those of the layers' norms, and the last norm's."""
+
+        def gain_of(node: Node) -> Node:
+            found = [one for one in ancestors(node, cuts) if self._is_gain(one, hidden)]
+            # Those of earlier norms are not among them: a product lies between.
+            if len(found) != 1:
+                raise NotADecodeStep("a norm does not have one gain")
+            return found[0]
+
+        for layer in layers:
+            layer.gains["input_layernorm"] = gain_of(layer.products["self_attn.q_proj"].args[0])
+            layer.gains["post_attention_layernorm"] = gain_of(layer.products["mlp.gate_proj"].args[0])
+        return gain_of(head.args[0])
+
+    def _compare(self, layers: Sequence[Layer], embedding: Node, head: Node, last_gain: Node, frequencies: Node,
                  config: dict[str, Any], position: int) -> None:
         """Each cut's arguments beside the model's formula."""
         values, table = self._values, self._values[frequencies]
         heads, groups, columns = (config[name] for name in ("num_attention_heads", "num_key_value_heads", "head_dim"))
-        config["rms_norm_eps"] = epsilon = self._epsilon()
-        cuts = set(self._cuts)
+        epsilon = config["rms_norm_eps"]
 
         def check(what: str, node: Node, expected: torch.Tensor) -> None:
             if node not in values:
@@ -446,13 +464,6 @@ class _Recognizer:
             found = values[node]
             if found.shape != expected.shape or not (found - expected).abs().max() <= _TOLERANCE * expected.abs().max():
                 raise NotADecodeStep(f"{what} is not what Qwen3 and Llama-3 compute")
-
-        def gain_of(node: Node) -> Node:
-            found = [one for one in ancestors(node, cuts) if self._is_gain(one, config["hidden_size"])]
-            # Those of earlier norms are not among them: a product lies between.
-            if len(found) != 1:
-                raise NotADecodeStep("a norm does not have one gain")
-            return found[0]
 
         def by_head(x: torch.Tensor, count: int) -> torch.Tensor:
             return x.reshape(self._batch, 1, count, columns).transpose(1, 2)
@@ -462,7 +473,6 @@ class _Recognizer:
             where = f"of layer {n}"
             products = layer.products
             (q, k, v) = (products[f"self_attn.{name}_proj"] for name in "qkv")
-            layer.gains["input_layernorm"] = gain_of(q.args[0])
             normed = rms_norm(residual, values[layer.gains["input_layernorm"]], epsilon)
             for name, node in zip("qkv", (q, k, v), strict=True):
                 check(f"the input of {name}_proj {where}", node.args[0], normed)
@@ -479,14 +489,12 @@ class _Recognizer:
             check(f"the input of o_proj {where}", output.args[0], mixed)
             residual = residual + values[output]
             gate, up, down = (products[f"mlp.{name}_proj"] for name in ("gate", "up", "down"))
-            layer.gains["post_attention_layernorm"] = gain_of(gate.args[0])
             normed = rms_norm(residual, values[layer.gains["post_attention_layernorm"]], epsilon)
             check(f"the input of gate_proj {where}", gate.args[0], normed)
             check(f"the input of up_proj {where}", up.args[0], normed)
             check(f"the input of down_proj {where}", down.args[0], F.silu(values[gate]) * values[up])
             residual = residual + values[down]
-        self._last_gain = gain_of(head.args[0])
-        check("the input of lm_head", head.args[0], rms_norm(residual, values[self._last_gain], epsilon))
+        check("the input of lm_head", head.args[0], rms_norm(residual, values[last_gain], epsilon))
 
     def _epsilon(self) -> float:
         """The one small number of the graph. Whether it is the norms', the comparison says."""
