@@ -29,7 +29,9 @@ def compiled(model):
 
 def cases(dtype):
     return {"block": (Block(64, 8, 2).to("cuda", dtype), torch.randint(1, 11, (4, 32), device="cuda")),
-            "images": (Images().to("cuda", dtype), array(4, 3, 32, 32, dtype=dtype).cuda())}
+            "images": (Images().to("cuda", dtype), array(4, 3, 32, 32, dtype=dtype).cuda()),
+            "encoder": (torch.nn.TransformerEncoderLayer(64, 4, 128, dropout=0.0, activation="gelu", batch_first=True)
+                        .to("cuda", dtype).eval(), array(3, 77, 64, dtype=dtype).cuda())}
 
 
 def check_results(name, dtype):
@@ -167,7 +169,7 @@ def check_times(name, dtype):
 def main():
     failed = 0
     for dtype in (torch.float32, torch.bfloat16):
-        for name in ("block", "images"):
+        for name in ("block", "images", "encoder"):
             for check in (check_results, check_gradients, check_stream, check_graph, check_times):
                 failed += tried_anew(check, name, dtype)
         with torch.no_grad():

@@ -201,7 +201,9 @@ def transformer_encoder_layer(x, width, heads, qkv_weight, qkv_bias, out_weight,
 
     def feed(y):
         y = F.linear(y, up_weight, up_bias)
-        return F.linear(F.gelu(y) if use_gelu else F.relu(y), down_weight, down_bias)
+        # On a GPU torch computes this GELU where cuBLASLt would, after a product, and as it does: with tanh.
+        return F.linear(F.gelu(y, approximate="tanh" if y.is_cuda else "none") if use_gelu else F.relu(y),
+                        down_weight, down_bias)
 
     def norm_1(y):
         return F.layer_norm(y, (width,), weight_1, bias_1, eps)

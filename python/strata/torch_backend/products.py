@@ -89,10 +89,10 @@ def _transposed(c: Lowering, x: Value, w: Value, stride, padding, dilation, grou
     n = x.rank - 2
     results = w.shape[1] * groups
     w = c.b.reverse(w, list(range(2, w.rank)))
-    # From (groups, in / groups, out / groups, …) to (out, in / groups, …).
-    grouped = c.b.reshape(w, (groups, w.shape[0] // groups, *w.shape[1:]))
-    order = [0, 2, 1, *range(3, grouped.rank)]
-    w = c.b.reshape(c.b.transpose(grouped, order), (results, w.shape[0] // groups, *w.shape[2:]))
+    if groups > 1:  # from (groups, in / groups, out / groups, …) to (in / groups, out, …)
+        grouped = c.b.reshape(w, (groups, w.shape[0] // groups, *w.shape[1:]))
+        order = [1, 0, *range(2, grouped.rank)]
+        w = c.b.reshape(c.b.transpose(grouped, order), (w.shape[0] // groups, results, *w.shape[2:]))
     pad = []
     for i in range(n):
         low = dilation[i] * (w.shape[2 + i] - 1) - padding[i]
@@ -100,7 +100,7 @@ def _transposed(c: Lowering, x: Value, w: Value, stride, padding, dilation, grou
         pad.append((low, spatial[i] + dilation[i] * (w.shape[2 + i] - 1) - spread - low))
     window = Window(w.shape[2:], None, pad, lhs_dilate=stride, rhs_dilate=dilation)
     shape = (x.shape[0], results, *spatial)
-    return _convolved(c, x, w, window, _labels("bf", "oi", "bf", n), shape, feature_groups=groups)
+    return _convolved(c, x, w, window, _labels("bf", "io", "bf", n), shape, feature_groups=groups)
 
 
 def _weight_gradient(c: Lowering, x: Value, grad: Value, shape: tuple, stride, padding, dilation, groups: int) -> Value:

@@ -383,7 +383,8 @@ constexpr double kFewChannels16 = 7e12, kFewChannels32 = 2e12, kFewChannelsFilte
 
 /// As a product of the filters and what they cover. Kernels on tensor cores want images, filters and results with their
 /// channels last: kernels of the library's own store them so before and after it. But filters of one element multiply
-/// matrices whose rows are a channel's positions, which need no other order where they are whole 16 bytes.
+/// matrices whose rows are a channel's positions, which need no other order where they are whole 16 bytes. Scalar units
+/// multiply single elements as fast.
 double convolution_seconds(const Convolution& c, bool on_tensor_cores, const Target& target) {
   int64_t elements = c.images * c.channels, positions = c.images, terms = c.channels / c.groups;
   bool single = true, padded = false;
@@ -399,7 +400,7 @@ double convolution_seconds(const Convolution& c, bool on_tensor_cores, const Tar
   const double bytes = moved + size * static_cast<double>(c.filters * terms);
   const bool aligned = c.channels * size_of(c.type) % kAligned == 0 && c.filters * size_of(c.type) % kAligned == 0;
   const double work =
-      (single ? 1 : kGathered) * (aligned ? 1 : kUnaligned) *
+      (single ? 1 : kGathered) * (aligned || !on_tensor_cores ? 1 : kUnaligned) *
       work_seconds(on_tensor_cores, size_of(c.type), {1, positions, c.filters, terms}, bytes, {}, target);
   const bool whole_rows = single && !padded && positions / c.images * size_of(c.type) % kAligned == 0;
   const bool reorders = on_tensor_cores && !c.channels_last && !whole_rows;
