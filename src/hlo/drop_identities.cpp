@@ -18,11 +18,21 @@ class Dropping : EntryRewriter {
       const auto id = static_cast<InstructionId>(&it - from_.instructions.data());
       if (id == from_.root) return std::nullopt;
       if (is_identity(it)) return copy.operands[0];
+      if (it.opcode == Opcode::Reshape) return of_reshaped(it, copy.operands[0]);
       return it.opcode == Opcode::Transpose ? of_transposed(it, copy.operands[0]) : std::nullopt;
     });
   }
 
  private:
+  /// Of reshapes one after the other, what the first is of, where the last gives its shape back.
+  std::optional<InstructionId> of_reshaped(const Instruction& it, InstructionId operand) const {
+    while (entry_[operand].opcode == Opcode::Reshape) {
+      operand = entry_[operand].operands[0];
+      if (entry_[operand].shape == it.shape) return operand;
+    }
+    return std::nullopt;
+  }
+
   /// A transpose of a transpose, as one of what that is of, or as that itself.
   std::optional<InstructionId> of_transposed(const Instruction& it, InstructionId operand) {
     const Instruction& before = entry_[operand];

@@ -54,6 +54,25 @@ ENTRY e {
   EXPECT_EQ(count(changed, Opcode::Convert), 2);
 }
 
+TEST(DropIdentities, ReshapesThatLeadBackGo) {
+  const auto module = parse_module(R"(HloModule m
+ENTRY e {
+  p = f32[6]{0} parameter(0)
+  n = f32[6]{0} negate(p)
+  row = f32[1,6]{1,0} reshape(n)
+  table = f32[2,3]{1,0} reshape(row)
+  back = f32[6]{0} reshape(table)
+  columns = f32[3,2]{1,0} reshape(table)
+  ROOT r = (f32[6]{0}, f32[3,2]{1,0}) tuple(back, columns)
+})");
+  ASSERT_TRUE(module) << module.error().to_string();
+  const Module changed = drop_identities(**module);
+  ASSERT_TRUE(verify(changed));
+  EXPECT_EQ(count(changed, Opcode::Reshape), 3) << print(changed);
+  const Instruction& root = changed.entry_computation().root_instruction();
+  EXPECT_EQ(changed.entry_computation()[root.operands[0]].opcode, Opcode::Negate);
+}
+
 TEST(DropIdentities, TwoTransposesAreOne) {
   const auto module = parse_module(R"(HloModule m
 ENTRY e {

@@ -470,29 +470,30 @@ class ReductionEmitter {
     for (const ReductionWrite& write : plan_.outputs.writes) {
       if (write.elementwise) continue;
       const IndexingMap map = row_map(write.index);
-      auto loop = create_loop(builder_, map, kernel_.place(), outputs_, std::nullopt,
-                              [&](Builder& inside, ValueRange, ValueRange results, ValueRange written) {
-                                Values next(written);
-                                const Values indices(results.drop_back(2));
-                                for (size_t i = 0; i < next.size(); ++i) {
-                                  const OutputValue from = output_value(functions_, static_cast<int>(i));
-                                  if (from.function != write.function) continue;
-                                  const auto& root = partition.roots[i];
-                                  const InstructionId id = partition.functions[static_cast<size_t>(root.function)]
-                                                               .results[static_cast<size_t>(root.result)]
-                                                               .instruction;
-                                  for (const HeroState& state : states) {
-                                    if (state.hero->id != id) continue;
-                                    const Value value = slot_values(inside, state, results.back())[0];
-                                    const Values at = apply_map(inside, from.element, {indices, {}, {}});
-                                    const hlo::Instruction& it = functions_.computation()[id];
-                                    next[i] = inside.create<AtomicRmwOp>(
-                                        next[i].getType(), *named_combiner(functions_.hlo_module(), it.called[0]),
-                                        value, next[i], at);
-                                  }
-                                }
-                                return next;
-                              });
+      auto loop = create_loop(
+          builder_, map, kernel_.place(), outputs_, std::nullopt,
+          [&](Builder& inside, ValueRange, ValueRange results, ValueRange written) {
+            Values next(written);
+            const Values indices(results.drop_back(2));
+            for (size_t i = 0; i < next.size(); ++i) {
+              const OutputValue from = output_value(functions_, static_cast<int>(i));
+              if (from.function != write.function) continue;
+              const auto& root = partition.roots[i];
+              const InstructionId id =
+                  reshaped(functions_.computation(), partition.functions[static_cast<size_t>(root.function)]
+                                                         .results[static_cast<size_t>(root.result)]
+                                                         .instruction);
+              for (const HeroState& state : states) {
+                if (state.hero->id != id) continue;
+                const Value value = slot_values(inside, state, results.back())[0];
+                const Values at = apply_map(inside, from.element, {indices, {}, {}});
+                const hlo::Instruction& it = functions_.computation()[id];
+                next[i] = inside.create<AtomicRmwOp>(
+                    next[i].getType(), *named_combiner(functions_.hlo_module(), it.called[0]), value, next[i], at);
+              }
+            }
+            return next;
+          });
       outputs_ = Values(loop.getResults());
     }
   }

@@ -179,8 +179,9 @@ class OutputPlanner {
   }
 
   bool is_bare(const indexing::Function& function) const {
-    return std::all_of(function.results.begin(), function.results.end(),
-                       [&](const auto& result) { return heroes_.find(result.instruction) != nullptr; });
+    return std::all_of(function.results.begin(), function.results.end(), [&](const auto& result) {
+      return heroes_.find(reshaped(computation_, result.instruction)) != nullptr;
+    });
   }
 
   Result<void> check_operands(const ReductionHero& hero) {
@@ -286,6 +287,13 @@ class OutputPlanner {
 };
 
 }  // namespace
+
+InstructionId reshaped(const hlo::Computation& computation, InstructionId id) {
+  while (computation[id].opcode == Opcode::Reshape && computation[id].shape.has_default_layout() &&
+         computation.operand_shape(computation[id], 0).has_default_layout())
+    id = computation[id].operands[0];
+  return id;
+}
 
 Result<ReductionOutputs> plan_reduction_outputs(const hlo::Module& module, hlo::ComputationId computation,
                                                 const ReductionHeroes& heroes) {

@@ -21,9 +21,12 @@ struct ReductionWrite {
 struct ReductionOutputs {
   indexing::FunctionPartition partition;  ///< with the reductions as heroes
   std::vector<ReductionWrite> writes;
-  /// Whether each hero is an output as it is, and all outputs else need none: then blocks may share rows.
+  /// Whether each hero is an output as it lies in memory, and all outputs else need none: then blocks may share rows.
   bool bare = false;
 };
+
+/// What the reshapes are of that an instruction is the last of, where their elements lie in memory as its own do.
+hlo::InstructionId reshaped(const hlo::Computation& computation, hlo::InstructionId id);
 
 /// Unsupported where an output is of another shape, or where results of other rows are used.
 Result<ReductionOutputs> plan_reduction_outputs(const hlo::Module& module, hlo::ComputationId computation,
