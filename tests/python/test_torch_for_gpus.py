@@ -59,3 +59,11 @@ def test_gelu_of_an_encoder_layer_in_inference(device, function):
 
     lines = instructions(step, (3, 5, 8), *[w.shape for w in (*parameters, *others)], device=device)
     assert any(f" {function}" in line for line in lines.values())
+
+
+@pytest.mark.parametrize("function", [lambda x: x.sum(), lambda x: x.mean(), lambda x: torch.dot(x, x),
+                                      lambda x: torch.linalg.vector_norm(x, 1)])
+def test_long_sums_are_in_f64(function):
+    """A kernel's blocks would add up hundreds of parts one after the other."""
+    assert any(" reduce(" in line and "f64[]" in line for line in instructions(function, (300_000,)).values())
+    assert not any("f64" in line for line in instructions(function, (200_000,)).values())

@@ -24,6 +24,8 @@ _BY_WIDER_INTEGERS = {"u8": "s64", "s8": "s32", "s16": "s32", "u16": "s32"}
 #: Terms up to which a sum is about as exact as a pairwise one in its own type: kernels add up few of them in a thread,
 #: and those of threads pairwise. Of longer ones a thread adds many one after the other, and blocks do.
 LONGEST_TREE = 4096
+#: The same on a GPU, whose threads and blocks each add up few terms of such a sum: in f32 it is as exact as torch's.
+LONGEST_ON_GPU = 1 << 18
 
 
 def results_of(node: torch.fx.Node) -> Any:
@@ -127,12 +129,18 @@ class Lowering:
         """16-bit floats as f32: formulas of several operators round once, as torch's do."""
         return self.cast(x, wide(x.dtype))
 
+    def is_long(self, terms: int) -> bool:
+        """Whether a sum of so many terms is to be computed in f64."""
+        return terms > (LONGEST_ON_GPU if self.on_gpu else LONGEST_TREE)
+
+    def in_f64(self, x: Value) -> Value:
+        """Floats and complex numbers in f64; integers as they are."""
+        return self.cast(x, "f64") if x.dtype in FLOATS else self.cast(x, "c128") if x.dtype in COMPLEX else x
+
     def accumulator(self, x: Value) -> Value:
         """For long sums, which torch takes in f64 or pairwise on CPUs (cumulative ones, statistics of batches): in f64
         there, in which errors do not grow with the number of terms; 16-bit floats as f32 on GPUs."""
-        if self.result.device.type != "cpu":
-            return self.widen(x)
-        return self.cast(x, "f64") if x.dtype in FLOATS else self.cast(x, "c128") if x.dtype in COMPLEX else x
+        return self.widen(x) if self.on_gpu else self.in_f64(x)
 
     # Elementwise operators with broadcasting; both operands have one type
 
@@ -177,13 +185,13 @@ class Lowering:
 
     def reduce(self, opcode: str, x: Value, dimensions: Sequence[int], keep: bool = False) -> Value:
         """Along dimensions (all where there are none of them given by torch: see `dimensions`). Sums and products of
-        16-bit floats are computed in f32 and are of type f32, long ones in the type of `accumulator`."""
+        16-bit floats are computed in f32 and are of type f32, long ones in f64 and rounded to f32."""
         if opcode in ("add", "multiply"):
             x = self.widen(x)
         y = x
         if dimensions:
-            long = opcode in ("add", "multiply") and math.prod(x.shape[d] for d in dimensions) > LONGEST_TREE
-            y = self.cast(self.b.reduce(opcode, self.accumulator(x) if long else x, dimensions), x.dtype)
+            long = opcode in ("add", "multiply") and self.is_long(math.prod(x.shape[d] for d in dimensions))
+            y = self.cast(self.b.reduce(opcode, self.in_f64(x) if long else x, dimensions), x.dtype)
         return self.b.reshape(y, [1 if d in dimensions else n for d, n in enumerate(x.shape)]) if keep else y
 
     def mean(self, x: Value, dimensions: Sequence[int], keep: bool = True) -> Value:
