@@ -122,13 +122,19 @@ bool keeps_all_places(const Fusion& fusion, const LoopRoots& of) {
   });
 }
 
-/// Whether elements come of terms that a loop of their own goes through (windows, convolutions, short sums): what it
-/// loads is one element at a time, however many results a thread has beside each other.
+/// Whether elements come of terms that a loop of their own goes through (windows, convolutions, short sums), of arrays
+/// of half as many elements and more: what it loads is one element at a time, however many results a thread has beside
+/// each other. Smaller arrays are in caches, where neighbours' loads need not lie together.
 bool goes_through_terms(const hlo::Computation& computation, const LoopRoots& of) {
-  return any_reached(computation, of, [&](const hlo::Instruction& it) {
-    return hlo::terms_of(computation, it) > 1 &&
-           indexing::elements_of(it.shape) * 2 >= static_cast<double>(of.elements);
+  const auto is_large = [&](const hlo::Shape& shape) {
+    return shape.is_array() && indexing::elements_of(shape) * 2 >= static_cast<double>(of.elements);
+  };
+  const bool has_terms = any_reached(computation, of, [&](const hlo::Instruction& it) {
+    return hlo::terms_of(computation, it) > 1 && is_large(it.shape);
   });
+  return has_terms && std::ranges::any_of(computation.parameters, [&](hlo::InstructionId id) {
+           return of.has(id) && is_large(computation[id].shape);
+         });
 }
 
 /// What a loop over a result's elements computes.
