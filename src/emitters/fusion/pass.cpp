@@ -26,6 +26,9 @@ using hlo::Instruction;
 using hlo::InstructionId;
 using hlo::Opcode;
 
+constexpr size_t kSoonRated = 64;   // instructions of two groups
+constexpr double kRounding = 1e-6;  // of gains that are the same
+
 /// Joins groups.
 class Fuser {
  public:
@@ -46,21 +49,25 @@ class Fuser {
     while (!pairs_.empty()) {
       const GroupPair best = pairs_.top();
       pairs_.pop();
-      if (best.producer_version != version(best.producer) || best.consumer_version != version(best.consumer)) continue;
+      if (has_changed(best)) continue;
       if (!best.rated) {
         const double gain = gain_of(best.producer, best.consumer);
         const size_t gone = best.siblings ? 0 : passed_between(best.producer, best.consumer).gone.size();
-        expected_.rated(best.producer, best.consumer, gain, size_of(best.producer, best.consumer), gone);
-        add_pair(best.producer, best.consumer, best.siblings, gain);
-        continue;
+        const size_t size = size_of(best.producer, best.consumer);
+        expected_.rated(best.producer, best.consumer, gain, size, gone);
+        if (!saves_most(gain, size)) {
+          add_pair(best.producer, best.consumer, best.siblings, gain);
+          continue;
+        }
       }
       // Others may have been joined since the gain was computed.
       if (has_detour(best.producer, best.consumer) || has_detour(best.consumer, best.producer)) continue;
+      expected_.join(best.producer, groups_[static_cast<size_t>(best.producer)].size(), best.consumer,
+                     groups_[static_cast<size_t>(best.consumer)].size());
       join(best.producer, best.consumer);
       take_in_followers(best.consumer);
       times_[static_cast<size_t>(best.consumer)] = time_of(groups_[static_cast<size_t>(best.consumer)]);
       grown_ = best.consumer;
-      taken_ = best.producer;
       add_pairs_of(best.consumer);
       add_pairs_with(best.consumer);
     }
@@ -201,6 +208,7 @@ class Fuser {
     versions_.assign(groups_.size(), 0);
     visited_.assign(groups_.size(), 0);
     order_ = GroupOrder(groups_.size());
+    expected_ = ExpectedGains(groups_.size());
     if (most_instructions_ > 1 && computation_.instructions.size() > kFewInstructions) {
       followers_.emplace(computation_, *uses_, groups_);
       for (size_t i = groups_.size(); i-- > 0;) take_in_followers(static_cast<int>(i));
@@ -224,6 +232,11 @@ class Fuser {
   }
 
   int version(int group) const { return versions_[static_cast<size_t>(group)]; }
+
+  /// Whether one of the groups has been joined with another one since.
+  bool has_changed(const GroupPair& pair) const {
+    return pair.producer_version != version(pair.producer) || pair.consumer_version != version(pair.consumer);
+  }
 
   /// Groups that compute what this one reads.
   std::vector<int> producers(int group) const {
@@ -378,9 +391,8 @@ class Fuser {
     // In large modules pairs that save the same, but for rounding, grow evenly: each instruction is then rated a few
     // times, not once for each instruction that joins its group.
     constexpr size_t kManyGroups = 2000;
-    constexpr double kPreference = 1e-6;
     if (!(gain > 0)) return;
-    if (of_one_array && ties_ == Ties::ReadersLast) gain *= 1 - kPreference;
+    if (of_one_array && ties_ == Ties::ReadersLast) gain *= 1 - kRounding;
     GroupPair pair{gain, 0, consumer, of_one_array, producer, version(producer), version(consumer), rated};
     if (groups_.size() > kManyGroups) {
       pair.gain = static_cast<double>(static_cast<float>(gain));
@@ -429,9 +441,18 @@ class Fuser {
 
   /// What two groups save about, of which one has just grown; `bound` at most.
   double expected(int one, int other, double bound, size_t gone) const {
-    constexpr size_t kSmall = 64;  // instructions, which are soon rated
-    if (!followers_ || grown_ < 0 || size_of(one, other) <= kSmall) return bound;
-    return expected_.of(grown_, taken_, one == grown_ ? other : one, bound, size_of(one, other), gone);
+    if (!followers_ || grown_ < 0 || size_of(one, other) <= kSoonRated) return bound;
+    const int neighbour = one == grown_ ? other : one;
+    return expected_.of(grown_, neighbour, bound, size_of(one, other), gone, ratings_.launch());
+  }
+
+  /// Whether a pair of so many instructions that has just been rated saves as much, but for rounding, as any other one
+  /// is expected to. Of large groups all pairs that save the same would be rated before one of them is joined, and all
+  /// but that one again then.
+  bool saves_most(double gain, size_t size) {
+    if (!followers_ || size <= kSoonRated || !(gain > 0)) return false;
+    while (!pairs_.empty() && has_changed(pairs_.top())) pairs_.pop();
+    return pairs_.empty() || gain >= pairs_.top().gain * (1 - kRounding);
   }
 
   /// Whether an array is a result, or others than these groups read it.
@@ -526,7 +547,7 @@ class Fuser {
   std::optional<GroupKernels> kernels_;
   std::optional<Followers> followers_;  ///< of large modules
   ExpectedGains expected_;              ///< used in these
-  int grown_ = -1, taken_ = -1;         ///< the group that grew last, and by which one
+  int grown_ = -1;                      ///< the group that grew last
   std::vector<bool> used_;              ///< by the root; not what stood for a function that is known
   std::vector<Group> groups_;
   std::vector<int> group_of_;

@@ -4,7 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 #include <numeric>
+#include <tuple>
 
 #include "indexing/memory_access.h"
 #include "indexing/thread_maps.h"
@@ -19,7 +21,9 @@ std::vector<int64_t> Permutation::result_dims() const {
 
 std::string Permutation::text() const { return fmt::format("{} by {}", fmt::join(dims, "x"), fmt::join(order, ",")); }
 
-LoopReads reads_of_loop(const Permutation& permutation, int64_t element_bytes) {
+namespace {
+
+LoopReads find_reads_of_loop(const Permutation& permutation, int64_t element_bytes) {
   const std::vector<int64_t> result = permutation.result_dims();
   const int64_t vector = std::max<int64_t>(16 / element_bytes, 1);
   const indexing::IndexingMap loop =
@@ -32,6 +36,18 @@ LoopReads reads_of_loop(const Permutation& permutation, int64_t element_bytes) {
   };
   // A quarter of an element's bits makes sectors of lines.
   return {.lines = ratio(2 * element_bytes), .sectors = ratio(8 * element_bytes)};
+}
+
+}  // namespace
+
+LoopReads reads_of_loop(const Permutation& permutation, int64_t element_bytes) {
+  // Each group that may become a kernel is priced, and has the transposes of many others.
+  thread_local std::map<std::tuple<std::vector<int64_t>, std::vector<int>, int64_t>, LoopReads> known;
+  constexpr size_t kMost = 10000;
+  if (known.size() >= kMost) known.clear();
+  const auto [found, is_new] = known.try_emplace({permutation.dims, permutation.order, element_bytes});
+  if (is_new) found->second = find_reads_of_loop(permutation, element_bytes);
+  return found->second;
 }
 
 std::optional<Permutation> permutation_of(const hlo::Shape& operand, const hlo::Shape& result,
