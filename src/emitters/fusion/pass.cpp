@@ -207,6 +207,7 @@ class Fuser {
     }
     versions_.assign(groups_.size(), 0);
     visited_.assign(groups_.size(), 0);
+    producers_.assign(groups_.size(), {});
     order_ = GroupOrder(groups_.size());
     expected_ = ExpectedGains(groups_.size());
     if (most_instructions_ > 1 && computation_.instructions.size() > kFewInstructions) {
@@ -221,7 +222,7 @@ class Fuser {
     if (!followers_) return;
     for (bool changed = true; changed;) {
       changed = false;
-      for (const int producer : producers(group)) {
+      for (const int producer : std::vector<int>(producers(group))) {
         const Group& from = groups_[static_cast<size_t>(producer)];
         if (from.size() + groups_[static_cast<size_t>(group)].size() > most_instructions_) continue;
         if (!followers_->follows(producer, group, from, group_of_)) continue;
@@ -238,14 +239,18 @@ class Fuser {
     return pair.producer_version != version(pair.producer) || pair.consumer_version != version(pair.consumer);
   }
 
-  /// Groups that compute what this one reads.
-  std::vector<int> producers(int group) const {
+  /// Groups that compute what this one reads. They are remembered until it, or one of them, joins another one.
+  const std::vector<int>& producers(int group) const {
+    Producers& known = producers_[static_cast<size_t>(group)];
+    const auto is_gone = [&](int from) { return groups_[static_cast<size_t>(from)].empty(); };
+    if (known.version == version(group) && std::ranges::none_of(known.groups, is_gone)) return known.groups;
     std::vector<int> found;
     for (const ArrayValue& value : inputs_[static_cast<size_t>(group)]) {
       const int from = group_of_[static_cast<size_t>(value.instruction)];
       if (from >= 0 && from != group) found.push_back(from);
     }
-    return distinct(std::move(found));
+    known = {version(group), distinct(std::move(found))};
+    return known.groups;
   }
 
   /// Whether `from` is needed, directly or not, by another producer of `to` than itself: then joining makes a cycle.
@@ -556,7 +561,12 @@ class Fuser {
   std::vector<int> reductions_;                  ///< of each group: one of its long_reductions
   std::vector<unsigned> traits_;                 ///< of each group
   std::vector<int> versions_;                    ///< how often a group has changed
-  std::priority_queue<GroupPair> pairs_;         ///< that save time, with the versions that they were rated at
+  struct Producers {
+    int version = -1;
+    std::vector<int> groups;
+  };
+  mutable std::vector<Producers> producers_;  ///< of each group
+  std::priority_queue<GroupPair> pairs_;      ///< that save time, with the versions that they were rated at
   GroupOrder order_;
   mutable int visit_ = 0;
   mutable std::vector<int> visited_;  ///< of each group: the last visit of has_detour
