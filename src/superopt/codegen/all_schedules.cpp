@@ -1,3 +1,4 @@
+#include "ir/views.h"
 #include "superopt/codegen/all_schedules.h"
 
 #include <algorithm>
@@ -47,8 +48,11 @@ std::vector<Schedules> block_rows(const Graph& graph, const Target& target, cons
     const auto offered = block_schedules(op, operand_strides(graph, op), target);
     if (offered.size() <= all.size()) continue;
     all.clear();
-    const auto pair =
-        passes.merging ? MergedPair::find(graph, i, target, plan_libraries(graph, {})) : std::optional<MergedPair>();
+    std::optional<MergedPair> pair;
+    if (passes.merging) {
+      const LibraryPlan libraries = plan_libraries(graph, {});
+      pair = MergedPair::find(graph, i, target, libraries, view_operations(graph, libraries.strided));
+    }
     for (const BlockSchedule& schedule : offered) {
       if (schedule.bulk && !passes.bulk) continue;
       for (Handover handover : handovers(graph, op, schedule, pair, target)) {

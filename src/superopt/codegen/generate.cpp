@@ -45,6 +45,7 @@ class Generator {
         libraries_(plan_libraries(graph, schedules)),
         views_(view_operations(graph, libraries_.strided)),
         memory_(memory_views(graph, libraries_.strided)),
+        lies_(memory_views(graph)),
         half_(from_half_precision(graph)) {}
 
   Result<GeneratedProgram> run() {
@@ -343,7 +344,7 @@ class Generator {
     made.function = fmt::format("{}<{}, {}>", name, team_of(code), math_of(op));
     const bool moves_registers = code.ring && code.ring->team_registers > 0;
     if (!moves_registers) made.part_function = fmt::format("{}<{}, {}>", name, part_team_of(code), math_of(op));
-    made.device_bytes = device_bytes(op, operand_strides(graph_, op));
+    made.device_bytes = device_bytes(op, operand_strides(lies_, op));
     made.preparation = preparation_text(code);
     made.layouts = code.layouts;
     made.tensor_maps = code.maps;
@@ -406,7 +407,7 @@ class Generator {
     const bool given = schedule.has_value();
     STRATA_TRY(const BlockCode code, block_code(op, name, schedule));
     if (schedule && passes_.merging && !passes_.one_kernel) {
-      auto pair = MergedPair::find(graph_, i, target_, libraries_);
+      auto pair = MergedPair::find(graph_, i, target_, libraries_, views_);
       if (pair && !is_ready({pair->next})) pair.reset();
       const bool next_given = pair && pair->next < schedules_.size() && schedules_[pair->next];
       Handover handover = schedule->handover;
@@ -432,7 +433,7 @@ class Generator {
     made.types = p.types;
     made.parameters = p.names;
     if (!code.packing) made.task = BlockTask{name, math_of(op), code.team(), code.ring, code.scratch_bytes};
-    made.seconds = schedule ? schedule_seconds(op, operand_strides(graph_, op), code, *schedule, target_)
+    made.seconds = schedule ? schedule_seconds(op, operand_strides(lies_, op), code, *schedule, target_)
                             : estimate_operation(graph_, op, target_).seconds;
     std::string text = functions(code);
     if (code.ring) {
@@ -506,8 +507,8 @@ class Generator {
     for (GpuTensorMap& map : made.tensor_maps) map.argument = p.first[map.argument];
 
     made.registers = std::max(made.registers, behind.registers);
-    made.device_bytes += device_bytes(second, operand_strides(graph_, second));
-    made.seconds = schedule_seconds(first, operand_strides(graph_, first), code, schedule, target_) +
+    made.device_bytes += device_bytes(second, operand_strides(lies_, second));
+    made.seconds = schedule_seconds(first, operand_strides(lies_, first), code, schedule, target_) +
                    pair.seconds(graph_, code, schedule, schedule.handover, target_);
     made.function = name;
     if (!made.part_function.empty()) made.part_function = name;
@@ -573,6 +574,7 @@ class Generator {
   LibraryPlan libraries_;
   const std::vector<bool> views_;         ///< by operation
   const std::vector<MemoryView> memory_;  ///< by tensor
+  const std::vector<MemoryView> lies_;    ///< the same where libraries take nothing in strides of its own
   const std::vector<bool> half_;          ///< by tensor: whether all inputs that it depends on have 16 bits
   std::vector<bool> done_;                ///< by operation
   UncopiedFronts fronts_;

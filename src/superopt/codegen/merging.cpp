@@ -27,8 +27,7 @@ int64_t handover_place(const BlockCode& code, const BlockCode& behind) {
 }
 
 std::optional<MergedPair> MergedPair::find(const Graph& graph, size_t first, const Target& target,
-                                           const LibraryPlan& libraries) {
-  const std::vector<bool> views = view_operations(graph, libraries.strided);
+                                           const LibraryPlan& libraries, const std::vector<bool>& views) {
   size_t next = first + 1;
   while (next < views.size() && views[next]) ++next;
   if (next >= views.size() || libraries.covered[next]) return std::nullopt;

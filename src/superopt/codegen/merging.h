@@ -24,9 +24,10 @@ struct MergedPair {
   HandoverGroups groups;
   std::vector<BlockSchedule> schedules;  ///< of the second, in rows, the best guess first
 
-  /// Nothing where another kernel or none comes after operator `first`, or rows do not take the second.
+  /// Nothing where another kernel or none comes after operator `first`, or rows do not take the second. `views`: of
+  /// each operator whether it moves nothing (view_operations with what libraries take in strides of its own).
   static std::optional<MergedPair> find(const Graph& graph, size_t first, const Target& target,
-                                        const LibraryPlan& libraries);
+                                        const LibraryPlan& libraries, const std::vector<bool>& views);
 
   /// Ways to follow the first kernel in its schedule beside Handover::Launch: Wait is left out where not all of its
   /// blocks run at the same time for sure.

@@ -100,7 +100,8 @@ GraphPtr parse(const std::string& text) {
 MergedPair pair_of(const Graph& graph) {
   for (size_t i = 0; i < graph.operations().size(); ++i) {
     if (!graph.operations()[i].body) continue;
-    auto pair = MergedPair::find(graph, i, target(), plan_libraries(graph, {}));
+    const LibraryPlan libraries = plan_libraries(graph, {});
+    auto pair = MergedPair::find(graph, i, target(), libraries, view_operations(graph, libraries.strided));
     EXPECT_TRUE(pair);
     return *pair;
   }

@@ -106,10 +106,10 @@ struct MergedBehind {
 /// The kernel that shares the launch of operator i, as generate_cuda does it.
 std::optional<MergedBehind> merged_behind(const Graph& graph, size_t i, const ScheduledBlock& block,
                                           const Target& target, const Schedules& schedules,
-                                          const LibraryPlan& libraries) {
+                                          const LibraryPlan& libraries, const std::vector<bool>& views) {
   const bool given = i < schedules.size() && schedules[i];
   if (given && block.schedule.handover == Handover::Launch) return std::nullopt;
-  const auto pair = MergedPair::find(graph, i, target, libraries);
+  const auto pair = MergedPair::find(graph, i, target, libraries, views);
   if (!pair || (!given && pair->next < schedules.size() && schedules[pair->next])) return std::nullopt;
   const Handover handover = given ? block.schedule.handover : pair->cheapest(graph, block.code, block.schedule, target);
   if (handover == Handover::Launch) return std::nullopt;
@@ -139,7 +139,7 @@ CostEstimate cost_of(const Graph& graph, const Schedules& schedules, KnownSchedu
           scheduled_block(op, operand_strides(lies, op), i < schedules.size() ? schedules[i] : std::nullopt, known);
       if (block) {
         cost.seconds = block->seconds;
-        if (const auto behind = merged_behind(graph, i, *block, target, schedules, libraries)) {
+        if (const auto behind = merged_behind(graph, i, *block, target, schedules, libraries, views)) {
           cost.seconds += behind->seconds;
           merged = behind->next;
         }
