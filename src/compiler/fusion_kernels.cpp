@@ -339,6 +339,16 @@ class GroupBuilder {
   EmittedGroup group_;
 };
 
+/// Whether operators by themselves, of a thread an element, would be so slow (long sums) that their kernels are written
+/// however late it is: these are few, and equal ones are written once.
+bool are_slow(const Graph& graph, const std::vector<size_t>& operations, const std::vector<bool>& views,
+              const Target& target) {
+  constexpr double kSlow = 20;  // times what a kernel takes that moves little
+  return std::ranges::any_of(operations, [&](size_t i) {
+    return estimate_operation(graph, graph.operations()[i], target, views).seconds > kSlow * target.kernel_seconds();
+  });
+}
+
 }  // namespace
 
 FusionKernels::FusionKernels() : made_(std::make_shared<Made>()) {}
@@ -389,13 +399,16 @@ Result<EmittedGroup> FusionKernels::make(const Graph& graph, const std::vector<s
   for (const auto* ids : {&of.inputs, &of.outputs}) {
     for (const TensorId id : *ids) key += graph.tensor(id).name + "\n";
   }
+  const std::vector<bool> all_views = view_operations(graph);
   const std::lock_guard locked(made_->lock);
   auto known = made_->groups.find(key);
   if (known == made_->groups.end()) {
+    const Deadline never;
+    const bool needed = are_slow(graph, operations, all_views, target) && !deadline_.interrupted();
     const auto build = [&]() -> Result<std::optional<EmittedGroup>> {
-      if (deadline_.passed()) return std::optional<EmittedGroup>();
+      if (!needed && deadline_.passed()) return std::optional<EmittedGroup>();
       STRATA_TRY(const hlo::ModulePtr module, hlo::parse_module(of.module));
-      return GroupBuilder(graph, of, target, text, deadline_, made_->fusions).run(*module);
+      return GroupBuilder(graph, of, target, text, needed ? never : deadline_, made_->fusions).run(*module);
     };
     Result<std::optional<EmittedGroup>> built = build();
     if (built && !*built) {
@@ -408,7 +421,6 @@ Result<EmittedGroup> FusionKernels::make(const Graph& graph, const std::vector<s
   STRATA_TRY(EmittedGroup group, known->second);
   double together = 0, apart = 0;
   for (const EmittedKernel& kernel : group.kernels) together += kernel.seconds;
-  const std::vector<bool> all_views = view_operations(graph);
   for (const size_t i : operations)
     apart += estimate_operation(graph, graph.operations()[i], target, all_views).seconds;
   if (together > apart) return unsupported("a kernel of each operator is faster");

@@ -197,6 +197,27 @@ TEST(FusionKernels, AfterTheDeadlineOnlyWhatWasMadeBefore) {
   EXPECT_EQ(launches_until(Deadline(0), false), 4U);
 }
 
+/// A thread that adds up a row of 65,536 elements takes thousands of times as long as a kernel's launch.
+TEST(FusionKernels, LongSumsHaveKernelsEvenAfterTheDeadline) {
+  const GraphPtr graph = parsed(R"(graph g {
+  input X: f32[2, 65536]
+  S = sum(X, dim=1)
+  output S
+})");
+  const Target& target = **find_target("sm_90a");
+  Passes passes;
+  const auto emitted_until = [&](const Deadline& deadline) {
+    passes.emitter = FusionKernels().until(deadline);
+    const auto program = generate_cuda(*graph, target, {}, passes);
+    EXPECT_TRUE(program) << program.error().to_string();
+    return program ? program->emitted.size() : 0;
+  };
+  EXPECT_EQ(emitted_until(Deadline(0)), 1U);
+  std::stop_source user;
+  user.request_stop();
+  EXPECT_EQ(emitted_until(Deadline(Deadline::kNever, user.get_token())), 0U);
+}
+
 TEST(FusionKernels, WithoutTimeAResultSaysThatTheyAreMissing) {
   SuperoptimizeOptions options;
   options.search.target = *find_target("sm_90a");
