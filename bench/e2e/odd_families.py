@@ -1,16 +1,27 @@
 """The models of odd_models.py. A builder takes whether sizes are small and gives a model and its inputs."""
 
 import math
+import typing
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
+
+class Entry(typing.NamedTuple):
+    """A model of a table; in f32, so many units in the last place Strata's error may be whatever eager's is."""
+
+    builder: typing.Callable
+    dtype: torch.dtype
+    train: bool
+    units: float = 1
+
+
 def models_of(table):
     """The decorator that puts a builder in a table, by the model's name."""
     def model(name, dtype=torch.bfloat16):
         def register(builder):
-            table[name] = builder, dtype
+            table[name] = Entry(builder, dtype, name.endswith("-train"))
             return builder
         return register
     return model
@@ -23,6 +34,13 @@ model = models_of(MODELS)
 def wide(x):
     """f32 at least: statistics of a model of 16 bits; a copy in f64 stays one."""
     return x if x.dtype == torch.float64 else x.float()
+
+
+def tensors_of(found):
+    """The tensors of what a model gives, in order."""
+    if isinstance(found, (tuple, list)):
+        return [tensor for part in found for tensor in tensors_of(part)]
+    return [] if found is None else [found]
 
 
 class Attention(nn.Module):
