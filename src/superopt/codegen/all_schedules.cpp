@@ -1,4 +1,3 @@
-#include "ir/views.h"
 #include "superopt/codegen/all_schedules.h"
 
 #include <algorithm>
@@ -7,6 +6,7 @@
 #include <regex>
 #include <utility>
 
+#include "ir/views.h"
 #include "superopt/codegen/libraries.h"
 #include "superopt/codegen/merging.h"
 
