@@ -24,13 +24,12 @@ class Dropping : EntryRewriter {
   }
 
  private:
-  /// Of reshapes one after the other, what the first is of, where the last gives its shape back.
+  /// A reduction, of whose reshapes the last gives its shape back. Of other arrays each reshape is a value that may be
+  /// stored, where the array itself is computed again for each reader.
   std::optional<InstructionId> of_reshaped(const Instruction& it, InstructionId operand) const {
-    while (entry_[operand].opcode == Opcode::Reshape) {
-      operand = entry_[operand].operands[0];
-      if (entry_[operand].shape == it.shape) return operand;
-    }
-    return std::nullopt;
+    while (entry_[operand].opcode == Opcode::Reshape) operand = entry_[operand].operands[0];
+    const bool is_back = entry_[operand].opcode == Opcode::Reduce && entry_[operand].shape == it.shape;
+    return is_back ? std::optional(operand) : std::nullopt;
   }
 
   /// A transpose of a transpose, as one of what that is of, or as that itself.

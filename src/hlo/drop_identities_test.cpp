@@ -54,11 +54,17 @@ ENTRY e {
   EXPECT_EQ(count(changed, Opcode::Convert), 2);
 }
 
-TEST(DropIdentities, ReshapesThatLeadBackGo) {
+TEST(DropIdentities, ReshapesOfReductionsThatLeadBackGo) {
   const auto module = parse_module(R"(HloModule m
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b)
+}
 ENTRY e {
-  p = f32[6]{0} parameter(0)
-  n = f32[6]{0} negate(p)
+  p = f32[9,6]{1,0} parameter(0)
+  z = f32[] constant(0)
+  n = f32[6]{0} reduce(p, z), dimensions={0}, to_apply=add
   row = f32[1,6]{1,0} reshape(n)
   table = f32[2,3]{1,0} reshape(row)
   back = f32[6]{0} reshape(table)
@@ -70,7 +76,7 @@ ENTRY e {
   ASSERT_TRUE(verify(changed));
   EXPECT_EQ(count(changed, Opcode::Reshape), 3) << print(changed);
   const Instruction& root = changed.entry_computation().root_instruction();
-  EXPECT_EQ(changed.entry_computation()[root.operands[0]].opcode, Opcode::Negate);
+  EXPECT_EQ(changed.entry_computation()[root.operands[0]].opcode, Opcode::Reduce);
 }
 
 TEST(DropIdentities, TwoTransposesAreOne) {

@@ -67,3 +67,14 @@ def test_long_sums_are_in_f64(function):
     """A kernel's blocks would add up hundreds of parts one after the other."""
     assert any(" reduce(" in line and "f64[]" in line for line in instructions(function, (300_000,)).values())
     assert not any("f64" in line for line in instructions(function, (200_000,)).values())
+
+
+def test_statistics_of_channels_are_in_f32():
+    """As torch has them; blocks share what they read and add up, which they could not in f64."""
+    def step(x, w, b, mean, var):
+        return aten._native_batch_norm_legit_functional(x, w, b, mean, var, True, 0.1, 1e-5)
+
+    for channels in (3, 64):
+        lines = instructions(step, (256, channels, 112, 112), *[(channels,)] * 4)
+        assert any(" reduce(" in line for line in lines.values())
+        assert not any("f64" in line for line in lines.values())

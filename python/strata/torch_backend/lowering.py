@@ -24,8 +24,11 @@ _BY_WIDER_INTEGERS = {"u8": "s64", "s8": "s32", "s16": "s32", "u16": "s32"}
 #: Terms up to which a sum is about as exact as a pairwise one in its own type: kernels add up few of them in a thread,
 #: and those of threads pairwise. Of longer ones a thread adds many one after the other, and blocks do.
 LONGEST_TREE = 4096
-#: The same on a GPU, whose threads and blocks each add up few terms of such a sum: in f32 it is as exact as torch's.
+#: The same on a GPU, whose threads and blocks each add up few terms of such a sum: in f32 it is as exact as torch's. Of
+#: more than FEW_RESULTS results, and of the statistics of norms, sums there are in f32 however long, as torch's are: a
+#: variance beside its mean goes through an array once, and blocks share results, only in the array's own type.
 LONGEST_ON_GPU = 1 << 18
+FEW_RESULTS = 16
 
 
 def results_of(node: torch.fx.Node) -> Any:
@@ -129,9 +132,9 @@ class Lowering:
         """16-bit floats as f32: formulas of several operators round once, as torch's do."""
         return self.cast(x, wide(x.dtype))
 
-    def is_long(self, terms: int) -> bool:
-        """Whether a sum of so many terms is to be computed in f64."""
-        return terms > (LONGEST_ON_GPU if self.on_gpu else LONGEST_TREE)
+    def is_long(self, terms: int, results: int) -> bool:
+        """Whether sums of so many terms are to be computed in f64."""
+        return terms > LONGEST_ON_GPU and results <= FEW_RESULTS if self.on_gpu else terms > LONGEST_TREE
 
     def in_f64(self, x: Value) -> Value:
         """Floats and complex numbers in f64; integers as they are."""
@@ -183,23 +186,27 @@ class Lowering:
 
     # Reductions
 
-    def reduce(self, opcode: str, x: Value, dimensions: Sequence[int], keep: bool = False) -> Value:
+    def reduce(self, opcode: str, x: Value, dimensions: Sequence[int], keep: bool = False,
+               statistics: bool = False) -> Value:
         """Along dimensions (all where there are none of them given by torch: see `dimensions`). Sums and products of
-        16-bit floats are computed in f32 and are of type f32, long ones in f64 and rounded to f32."""
+        16-bit floats are computed in f32 and are of type f32, long ones in f64 and rounded to f32; `statistics` of
+        norms are not on a GPU."""
         if opcode in ("add", "multiply"):
             x = self.widen(x)
         y = x
         if dimensions:
-            long = opcode in ("add", "multiply") and self.is_long(math.prod(x.shape[d] for d in dimensions))
+            terms = math.prod(x.shape[d] for d in dimensions)
+            long = opcode in ("add", "multiply") and self.is_long(terms, x.size // max(terms, 1))
+            long = long and not (statistics and self.on_gpu)
             y = self.cast(self.b.reduce(opcode, self.in_f64(x) if long else x, dimensions), x.dtype)
         return self.b.reshape(y, [1 if d in dimensions else n for d, n in enumerate(x.shape)]) if keep else y
 
-    def mean(self, x: Value, dimensions: Sequence[int], keep: bool = True) -> Value:
+    def mean(self, x: Value, dimensions: Sequence[int], keep: bool = True, statistics: bool = False) -> Value:
         """The mean in f32 (f64 of f64)."""
         count = 1
         for d in dimensions:
             count *= x.shape[d]
-        total = self.reduce("add", x, dimensions, keep)
+        total = self.reduce("add", x, dimensions, keep, statistics)
         return self.div(total, float(count) if total.dtype in FLOATS else count)
 
 

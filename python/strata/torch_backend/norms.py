@@ -14,9 +14,9 @@ from .types import hlo_type
 def _normalise(c: Lowering, x: Value, dims: list[int], eps: float) -> tuple[Value, Value, Value]:
     """(normalised, mean, 1 / deviation), the latter two with sizes of 1 along dims."""
     x = c.widen(x)
-    mean = c.mean(x, dims)
+    mean = c.mean(x, dims, statistics=True)
     centred = c.sub(x, mean)
-    rstd = c.unary("rsqrt", c.add(c.mean(c.mul(centred, centred), dims), float(eps)))
+    rstd = c.unary("rsqrt", c.add(c.mean(c.mul(centred, centred), dims, statistics=True), float(eps)))
     return c.mul(centred, rstd), mean, rstd
 
 
@@ -136,7 +136,7 @@ def batch_norm_backward(c, grad, x, weight, running_mean, running_var, mean, rst
         rstd = c.unary("rsqrt", c.add(c.accumulator(running_var), float(eps)))
     mean, rstd = place(mean), place(rstd)
     centred = c.sub(exact_x, mean)
-    total, product = (c.reduce("add", v, dims) for v in (exact_grad, c.mul(exact_grad, centred)))
+    total, product = (c.reduce("add", v, dims, statistics=True) for v in (exact_grad, c.mul(exact_grad, centred)))
     factor = rstd if weight is None else c.mul(rstd, place(weight))
     inner = exact_grad
     if training:

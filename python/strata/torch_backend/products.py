@@ -36,7 +36,7 @@ def dot(c, x, y):
     if x.dtype in COMPLEX and c.node.target._opname == "vdot":
         real, imag = c.parts(x)
         x = c.complex(real, c.unary("negate", imag))
-    if c.is_long(x.shape[0]):
+    if c.is_long(x.shape[0], 1):
         products = c.mul(c.in_f64(x), c.in_f64(y))
         return c.cast(c.b.reduce("add", products, [0]), c.dtype)
     return c.b.dot(x, y, ((), ()), ((0,), (0,)), c.dtype)

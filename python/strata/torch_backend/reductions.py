@@ -67,8 +67,9 @@ def all_dims(c, x, dim=None, keepdim=False):
 def variance_of(c: Lowering, x: Value, dims: list[int], correction, keep: bool) -> Value:
     """In f32 or f64, from the deviations, as torch does."""
     count = math.prod(x.shape[d] for d in dims)
-    deviation = c.sub(c.widen(x), c.mean(x, dims))
-    return c.div(c.reduce("add", c.mul(deviation, deviation), dims, keep), max(0.0, float(count) - float(correction)))
+    deviation = c.sub(c.widen(x), c.mean(x, dims, statistics=True))
+    total = c.reduce("add", c.mul(deviation, deviation), dims, keep, statistics=True)
+    return c.div(total, max(0.0, float(count) - float(correction)))
 
 
 @lowers("aten.var.correction")

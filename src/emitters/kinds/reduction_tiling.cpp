@@ -304,8 +304,12 @@ class Choice {
     const auto line = [&] { return lanes / 2 * vector() * load_.element_bytes >= 128; };
     while (lanes % 2 == 0 && line() && length >= 64 && blocks() * 8 < processors_ * 7) lanes /= 2;
     const int64_t unit = kWarpSize / std::gcd(lanes, int64_t{kWarpSize});  // for whole warps
-    const int64_t sharing = blocks_of_column(length * lanes, blocks());
-    const int64_t most = (sharing > 1 || enough_blocks(blocks()) ? kThreads : most_threads()) / lanes / unit * unit;
+    const bool alone = outer_reduced() == length;                          // else the largest group is shared
+    const int64_t sharing = alone ? blocks_of_column(length * lanes, blocks()) : 1;
+    // What is narrower than a vector of 16 bytes has enough on its way only by many threads, once all blocks are there.
+    const bool wide = vector() * load_.element_bytes >= kVectorBytes;
+    const bool few = sharing > 1 && (wide || sharing * blocks() < 2 * processors_);
+    const int64_t most = (few || enough_blocks(blocks()) ? kThreads : most_threads()) / lanes / unit * unit;
     if (short_columns(length, columns, outer)) {
       split();
       return finish("column reduction", fmt::format("{} columns of {} terms lie together: a block has {} such places",
@@ -327,6 +331,7 @@ class Choice {
     tiling_.threads[last] = lanes;
     tiling_.threads[along] = rows;
     in_flight(along, ceil_div(ceil_div(length, rows), sharing));
+    if (!alone) split();
     finish("column reduction", fmt::format("columns of {} outputs lie together in memory", groups_[last].size));
   }
 

@@ -63,6 +63,43 @@ TEST(SharedColumns, AreAsTheInterpreterHasThem) {
   EXPECT_GT(shared, 0);
 }
 
+/// Over the first and the third of four dimensions.
+std::string apart(const std::vector<int64_t>& sizes) {
+  return fmt::format(R"(HloModule m
+add {{
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b)
+}}
+ENTRY e {{
+  x = f32[{},{},{},{}] parameter(0)
+  zero = f32[] constant(0)
+  ROOT r = f32[{},{}] reduce(x, zero), dimensions={{0,2}}, to_apply=add
+}})",
+                     sizes[0], sizes[1], sizes[2], sizes[3], sizes[1], sizes[3]);
+}
+
+TEST(SharedColumns, BlocksShareTheLargestOfTwoDimensions) {
+  Random random(5);
+  for (int i = 0; i < 6; ++i) {
+    const auto to = [&](uint64_t most) { return static_cast<int64_t>(1 + random.below(most)); };
+    const std::string text = apart({500 + to(3000), 1 + to(6), 1 + to(20), 2 + to(20)});
+    SCOPED_TRACE(text);
+    const auto module = hlo::parse_module(text);
+    ASSERT_TRUE(module) << module.error().to_string();
+    const auto kernel = emit_fusion(**module, (*module)->entry, "r", {});
+    ASSERT_TRUE(kernel) << kernel.error().to_string();
+    EXPECT_GT(kernel->decision().launch().blocks, 60) << (*module)->entry_computation().name;
+  }
+  const auto module = hlo::parse_module(apart({701, 3, 5, 7}));
+  const auto program = emit_program(**module);
+  ASSERT_TRUE(program) << program.error().to_string();
+  const auto arguments = hlo::typical_arguments((*module)->entry_computation(), 3);
+  const auto expected = hlo::evaluate(**module, arguments), run = run_on_cpu(*program, arguments);
+  ASSERT_TRUE(expected && run);
+  EXPECT_EQ(hlo::difference(*run, *expected, 16).value_or(""), "") << explain(*program);
+}
+
 std::string explained(int64_t rows, int64_t columns) {
   const auto module = hlo::parse_module(sums(rows, columns, 1, false));
   EXPECT_TRUE(module);
