@@ -59,7 +59,7 @@ std::string caller_kernels(const AttentionTask& task, int64_t vocabulary) {
 
 Result<void> DecodeSession::step(const CallerStep& step) {
   STRATA_CHECK(check_caller_step(config_, options_.batch, options_.capacity, step));
-  if (hangs()) return environment("the launch before has not ended; end the process, to free the device");
+  STRATA_CHECK(check_free());
   strata_device::CallerRows rows;
   rows.positions = step.positions;
   rows.count = step.position;

@@ -22,8 +22,6 @@ namespace strata::megakernel {
 namespace {
 
 constexpr int64_t kWordBytes = 16;
-constexpr const char* kHangs = "a block function does not return; end the process, to free the device";
-
 constexpr std::chrono::milliseconds kBetweenLooks{20};  // at whether a launch goes on for good reason
 
 using Clock = std::chrono::steady_clock;
@@ -441,10 +439,17 @@ Result<void> DecodeSession::feed_prompts(const std::vector<std::vector<int>>& pr
   return {};
 }
 
+Result<void> DecodeSession::check_free() const {
+  if (!hangs()) return {};
+  return environment(
+      "the launch before has not ended: a block function does not return; end the process, to free the "
+      "device");
+}
+
 Result<std::vector<std::vector<int>>> DecodeSession::generate(const std::vector<std::vector<int>>& prompts,
                                                               const GenerateOptions& options, const OnToken& on_token) {
   STRATA_CHECK(check_generate(config_, options_.batch, prompts, options));
-  if (hangs()) return environment("the launch before has not ended: {}", kHangs);
+  STRATA_CHECK(check_free());
   const size_t batch = prompts.size();
   size_t longest = 0;
   for (const std::vector<int>& prompt : prompts) longest = std::max(longest, prompt.size());
@@ -530,7 +535,7 @@ Result<uint32_t> DecodeSession::end_launch() {
 }
 
 Result<double> DecodeSession::run(uint32_t count) {
-  if (hangs()) return environment("the launch before has not ended: {}", kHangs);
+  STRATA_CHECK(check_free());
   if (position_ + count > options_.capacity)
     return with_remedy(invalid("{} positions after {} do not fit a cache of {}", count, position_, options_.capacity),
                        "make the session with a larger capacity, or run fewer steps");

@@ -123,6 +123,8 @@ class DecodeSession {
 
   /// After an error: a block function did not return, and the launch goes on. Nothing else can be done with the device.
   bool hangs() const { return kernel_->running() || (prompt_step_ != nullptr && prompt_step_->hangs()); }
+  /// Error (Environment) where it hangs.
+  Result<void> check_free() const;
 
   /// Of a sequence's last step, [vocab_size].
   Result<std::vector<float>> logits(int64_t sequence) const;
