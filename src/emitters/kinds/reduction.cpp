@@ -84,10 +84,7 @@ std::optional<std::vector<Preparation>> atomic_preparations(const Fusion& fusion
     if (computation[it.operands[1]].opcode != hlo::Opcode::Constant) return std::nullopt;
   }
   for (size_t i = 0; i < outputs.partition.roots.size(); ++i) {
-    const auto& root = outputs.partition.roots[i];
-    const InstructionId id = reshaped(computation, outputs.partition.functions[static_cast<size_t>(root.function)]
-                                                       .results[static_cast<size_t>(root.result)]
-                                                       .instruction);
+    const InstructionId id = source_of(computation, outputs.partition, i);
     if (heroes.find(id) == nullptr) continue;
     const hlo::Literal& initial = computation[computation[id].operands[1]].as<hlo::ConstantAttributes>().value;
     preparations.push_back({Preparation::Kind::Fill, static_cast<int>(i), false, 0, initial});

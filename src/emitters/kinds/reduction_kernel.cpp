@@ -466,7 +466,6 @@ class ReductionEmitter {
 
   /// Combines what this block has with what outputs hold.
   void update_outputs(const std::vector<HeroState>& states) {
-    const indexing::FunctionPartition& partition = functions_.partition();
     for (const ReductionWrite& write : plan_.outputs.writes) {
       if (write.elementwise) continue;
       const IndexingMap map = row_map(write.index);
@@ -478,11 +477,7 @@ class ReductionEmitter {
             for (size_t i = 0; i < next.size(); ++i) {
               const OutputValue from = output_value(functions_, static_cast<int>(i));
               if (from.function != write.function) continue;
-              const auto& root = partition.roots[i];
-              const InstructionId id =
-                  reshaped(functions_.computation(), partition.functions[static_cast<size_t>(root.function)]
-                                                         .results[static_cast<size_t>(root.result)]
-                                                         .instruction);
+              const InstructionId id = source_of(functions_.computation(), functions_.partition(), i);
               for (const HeroState& state : states) {
                 if (state.hero->id != id) continue;
                 const Value value = slot_values(inside, state, results.back())[0];

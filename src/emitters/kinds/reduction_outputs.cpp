@@ -22,6 +22,14 @@ using indexing::simplify;
 
 constexpr int64_t kMaxWritesPerRow = 16;  ///< by the one thread that has the row's results
 
+/// What the reshapes are of that an instruction is the last of, where their elements lie in memory as its own do.
+InstructionId reshaped(const hlo::Computation& computation, InstructionId id) {
+  while (computation[id].opcode == Opcode::Reshape && computation[id].shape.has_default_layout() &&
+         computation.operand_shape(computation[id], 0).has_default_layout())
+    id = computation[id].operands[0];
+  return id;
+}
+
 /// A map that belongs to something with a number.
 struct NumberedMap {
   int number;
@@ -288,11 +296,11 @@ class OutputPlanner {
 
 }  // namespace
 
-InstructionId reshaped(const hlo::Computation& computation, InstructionId id) {
-  while (computation[id].opcode == Opcode::Reshape && computation[id].shape.has_default_layout() &&
-         computation.operand_shape(computation[id], 0).has_default_layout())
-    id = computation[id].operands[0];
-  return id;
+InstructionId source_of(const hlo::Computation& computation, const indexing::FunctionPartition& partition,
+                        size_t root) {
+  const auto& [function, result] = partition.roots[root];
+  return reshaped(computation,
+                  partition.functions[static_cast<size_t>(function)].results[static_cast<size_t>(result)].instruction);
 }
 
 Result<ReductionOutputs> plan_reduction_outputs(const hlo::Module& module, hlo::ComputationId computation,

@@ -25,8 +25,9 @@ struct ReductionOutputs {
   bool bare = false;
 };
 
-/// What the reshapes are of that an instruction is the last of, where their elements lie in memory as its own do.
-hlo::InstructionId reshaped(const hlo::Computation& computation, hlo::InstructionId id);
+/// What a root of the partition gives as it lies in memory: what its reshapes are of.
+hlo::InstructionId source_of(const hlo::Computation& computation, const indexing::FunctionPartition& partition,
+                             size_t root);
 
 /// Unsupported where an output is of another shape, or where results of other rows are used.
 Result<ReductionOutputs> plan_reduction_outputs(const hlo::Module& module, hlo::ComputationId computation,

@@ -40,25 +40,31 @@ std::string sums(int64_t rows, int64_t columns, int arrays, bool masked) {
   return body + fmt::format("  ROOT t = ({}) tuple({})\n}}\n", types, names);
 }
 
+/// Kernels compute as the interpreter does; `said`: what is said of them.
+void check(const std::string& text, std::string& said) {
+  SCOPED_TRACE(text);
+  const auto module = hlo::parse_module(text);
+  ASSERT_TRUE(module) << module.error().to_string();
+  const auto program = emit_program(**module);
+  ASSERT_TRUE(program) << program.error().to_string();
+  said = explain(*program);
+  const auto arguments = hlo::typical_arguments((*module)->entry_computation(), 3);
+  const auto expected = hlo::evaluate(**module, arguments);
+  ASSERT_TRUE(expected) << expected.error().to_string();
+  const auto run = run_on_cpu(*program, arguments);
+  ASSERT_TRUE(run) << run.error().to_string();
+  EXPECT_EQ(hlo::difference(*run, *expected, 16).value_or(""), "") << said;
+}
+
 TEST(SharedColumns, AreAsTheInterpreterHasThem) {
   Random random(11);
   int shared = 0;
   for (int i = 0; i < 10; ++i) {
     const int64_t rows = 900 + random.below(4000), columns = 3 + random.below(90);
     const int arrays = 1 + static_cast<int>(random.below(3));
-    const std::string text = sums(rows, columns, arrays, random.below(2) == 0);
-    SCOPED_TRACE(text);
-    const auto module = hlo::parse_module(text);
-    ASSERT_TRUE(module) << module.error().to_string();
-    const auto program = emit_program(**module);
-    ASSERT_TRUE(program) << program.error().to_string();
-    shared += explain(*program).find("blocks each, atomically") != std::string::npos ? 1 : 0;
-    const auto arguments = hlo::typical_arguments((*module)->entry_computation(), 3);
-    const auto expected = hlo::evaluate(**module, arguments);
-    ASSERT_TRUE(expected) << expected.error().to_string();
-    const auto run = run_on_cpu(*program, arguments);
-    ASSERT_TRUE(run) << run.error().to_string();
-    EXPECT_EQ(hlo::difference(*run, *expected, 16).value_or(""), "") << explain(*program);
+    std::string said;
+    check(sums(rows, columns, arrays, random.below(2) == 0), said);
+    shared += said.find("blocks each, atomically") != std::string::npos ? 1 : 0;
   }
   EXPECT_GT(shared, 0);
 }
@@ -91,13 +97,8 @@ TEST(SharedColumns, BlocksShareTheLargestOfTwoDimensions) {
     ASSERT_TRUE(kernel) << kernel.error().to_string();
     EXPECT_GT(kernel->decision().launch().blocks, 60) << (*module)->entry_computation().name;
   }
-  const auto module = hlo::parse_module(apart({701, 3, 5, 7}));
-  const auto program = emit_program(**module);
-  ASSERT_TRUE(program) << program.error().to_string();
-  const auto arguments = hlo::typical_arguments((*module)->entry_computation(), 3);
-  const auto expected = hlo::evaluate(**module, arguments), run = run_on_cpu(*program, arguments);
-  ASSERT_TRUE(expected && run);
-  EXPECT_EQ(hlo::difference(*run, *expected, 16).value_or(""), "") << explain(*program);
+  std::string said;
+  check(apart({701, 3, 5, 7}), said);
 }
 
 std::string explained(int64_t rows, int64_t columns) {

@@ -22,6 +22,7 @@ namespace strata::megakernel {
 namespace {
 
 constexpr int64_t kWordBytes = 16;
+
 constexpr std::chrono::milliseconds kBetweenLooks{20};  // at whether a launch goes on for good reason
 
 using Clock = std::chrono::steady_clock;
