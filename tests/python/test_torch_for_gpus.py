@@ -5,24 +5,14 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed: its front end is not tested")
 
 from torch import nn  # noqa: E402
-from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
-from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
-from torch_helpers import TABLE  # noqa: E402
-
-from strata.torch_backend.partition import Part, partition  # noqa: E402
-from strata.torch_backend.writer import write_module  # noqa: E402
+from torch_helpers import graph_of, module_lines  # noqa: E402
 
 aten = torch.ops.aten
 
 
 def instructions(function, *shapes, device="cuda"):
     """{name: line} of the modules of a function of arrays of these shapes."""
-    with FakeTensorMode():
-        inputs = [torch.empty(shape, device=device) for shape in shapes]
-        graph = make_fx(function, decomposition_table=TABLE)(*inputs)
-    graph.graph.eliminate_dead_code()
-    parts = [step for step in partition(graph.graph).steps if isinstance(step, Part)]
-    lines = [line.strip() for p in parts for line in write_module("m", p.nodes, p.inputs, p.outputs).text.splitlines()]
+    lines = [line.strip() for line in module_lines(graph_of(function, *shapes, device=device))]
     return {line.removeprefix("ROOT ").split(" = ")[0]: line for line in lines if " = " in line}
 
 

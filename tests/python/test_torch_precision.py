@@ -7,7 +7,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed: its front e
 import torch.nn.functional as F  # noqa: E402
 from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
-from torch_helpers import TABLE, array  # noqa: E402
+from torch_helpers import TABLE, array, graph_of, module_lines  # noqa: E402
 
 import strata  # noqa: E402
 from strata.torch_backend.options import Options  # noqa: E402
@@ -38,21 +38,9 @@ def precision():
     set_precision(before)
 
 
-def graph_of(function, *shapes, dtype=torch.float32, device="cuda"):
-    """The graph of arrays of these shapes that are not there."""
-    with FakeTensorMode():
-        inputs = [torch.empty(shape, dtype=dtype, device=device) for shape in shapes]
-        graph = make_fx(function, decomposition_table=TABLE)(*inputs)
-    graph.graph.eliminate_dead_code()
-    return graph
-
-
 def convolutions(*given, **options):
     """The lines of the module that convolve."""
-    plan = partition(graph_of(*given, **options).graph)
-    parts = [step for step in plan.steps if isinstance(step, Part)]
-    texts = [write_module("m", p.nodes, p.inputs, p.outputs).text for p in parts]
-    return [line for text in texts for line in text.splitlines() if " convolution(" in line]
+    return [line for line in module_lines(graph_of(*given, **options)) if " convolution(" in line]
 
 
 def training(n, *, transposed=False, groups=1):

@@ -3,17 +3,35 @@
 import copy
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from strata import torch_backend
 from strata.torch_backend.decompositions import decomposition_table
 from strata.torch_backend.options import Options
+from strata.torch_backend.partition import Part, partition
 from strata.torch_backend.runtime import GraphProgram
 from strata.torch_backend.search_time import SearchTime
+from strata.torch_backend.writer import write_module
 
 TABLE = decomposition_table()
 # By how many units in the last place of the largest element results may differ from eager ones.
 UNITS = {torch.float64: 64, torch.float32: 64, torch.float16: 4, torch.bfloat16: 4}
+
+
+def graph_of(function, *shapes, dtype=torch.float32, device="cuda"):
+    """The graph of arrays of these shapes that are not there."""
+    with FakeTensorMode():
+        inputs = [torch.empty(shape, dtype=dtype, device=device) for shape in shapes]
+        graph = make_fx(function, decomposition_table=TABLE)(*inputs)
+    graph.graph.eliminate_dead_code()
+    return graph
+
+
+def module_lines(graph):
+    """The lines of the modules that a graph is compiled as."""
+    parts = [step for step in partition(graph.graph).steps if isinstance(step, Part)]
+    return [line for p in parts for line in write_module("m", p.nodes, p.inputs, p.outputs).text.splitlines()]
 
 
 def array(*shape, dtype=torch.float32, low=-3.0, high=3.0):

@@ -191,13 +191,14 @@ class Lowering:
         """Along dimensions (all where there are none of them given by torch: see `dimensions`). Sums and products of
         16-bit floats are computed in f32 and are of type f32, long ones in f64 and rounded to f32; `statistics` of
         norms are not on a GPU."""
-        if opcode in ("add", "multiply"):
+        summed = opcode in ("add", "multiply")
+        if summed:
             x = self.widen(x)
         y = x
         if dimensions:
             terms = math.prod(x.shape[d] for d in dimensions)
-            long = opcode in ("add", "multiply") and self.is_long(terms, x.size // max(terms, 1))
-            long = long and not (statistics and self.on_gpu)
+            exempt = statistics and self.on_gpu
+            long = summed and not exempt and self.is_long(terms, x.size // max(terms, 1))
             y = self.cast(self.b.reduce(opcode, self.in_f64(x) if long else x, dimensions), x.dtype)
         return self.b.reshape(y, [1 if d in dimensions else n for d, n in enumerate(x.shape)]) if keep else y
 
