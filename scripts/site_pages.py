@@ -27,8 +27,8 @@ NAVIGATION = [
                       "megakernel.md", "megakernel-runtime.md", "megakernel-models.md", "decoding.md"]),
     ("Extend", ["contributing.md", "adding-an-operator.md", "adding-a-rule.md", "adding-an-emitter.md",
                 "adding-a-task.md", "adding-a-model.md", "testing.md"]),
-    ("Figures", ["benchmarks.md", "benchmarks-emitters.md", "benchmarks-modules.md", "benchmarks-models.md",
-                 "benchmarks-decoding.md", "decode-gaps.md"]),
+    ("Figures", ["benchmarks.md", "benchmarks-emitters.md", "benchmarks-modules.md",
+                 "benchmarks-modules-history.md", "benchmarks-models.md", "benchmarks-decoding.md", "decode-gaps.md"]),
     ("Reference", ["reference-operators.md", "reference-commands.md", "reference-python.md", "reference-cpp.md"]),
 ]  # fmt: skip
 

@@ -37,10 +37,12 @@ import time
 
 import torch
 
-import side_by_side
 from odd_families import tensors_of
 from paper_models import Clock, mean, write
 from strata import torch_backend
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import side_by_side  # noqa: E402
 
 FAMILIES = {
     "odd": ["odd_families"],

@@ -63,7 +63,7 @@ def measure(options, name, module):
     path = options.hlo / f"{name}.hlo"
     if options.xla or not path.exists():
         from modules import OfXla
-        xla = OfXla(name, module, types.SimpleNamespace(lowered_for=None, small=False, tf32=False))
+        xla = OfXla(name, module, types.SimpleNamespace(lowered_for=None, small=False, tf32=False, exact=False))
         if not path.exists():
             path.write_text(xla.text(), encoding="utf-8")
         if options.xla:
@@ -109,27 +109,11 @@ def main():
     options = parser.parse_args()
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
     options.hlo.mkdir(parents=True, exist_ok=True)
-    from module_families import MODULES
-    import module_operators  # noqa: F401, more modules
-    import module_fresh_layers  # noqa: F401
-    import module_fresh_shapes  # noqa: F401
-    import module_later_layers  # noqa: F401
-    import module_later_odds  # noqa: F401
-    import module_later_steps  # noqa: F401
-    import module_linear_algebra  # noqa: F401
-    import module_more_layers  # noqa: F401
-    import module_more_steps  # noqa: F401
-    import module_odd_blocks  # noqa: F401
-    import module_odd_layers  # noqa: F401
-    import module_odd_models  # noqa: F401
-    import module_odd_operators  # noqa: F401
-    import module_odd_shapes  # noqa: F401
-    import module_odd_windows  # noqa: F401
-    import module_shared_operands  # noqa: F401
+    from modules import all_modules
     if options.xla:
         start_xla()
     results = {}
-    for name, module in MODULES.items():
+    for name, module in all_modules().items():
         if any(one in name or one == module.family for one in options.only.split(",")):
             results[name] = measure(options, name, module)
             if options.results:

@@ -2,8 +2,8 @@
 """Times modules that JAX lowers, at sizes of models, by Strata and by XLA on one GPU, and compares their results.
 
 usage: modules.py STRATA [--only SUBSTRING,...] [--part I/N] [--list] [--hlo FOLDER] [--results FILE.json [--merge]]
-                  [--search-seconds N] [--timeout SECONDS] [--tf32] [--device gpu|host] [--small]
-                  [--lowered-for PLATFORM]
+                  [--search-seconds N] [--timeout SECONDS] [--tf32] [--exact] [--device gpu|host]
+                  [--small] [--lowered-for PLATFORM] [--jobs N]
 
 Needs JAX, for CUDA but with --list, --hlo and --device host. The modules are those of module_families.py,
 module_operators.py, module_odd_*.py, module_fresh_*.py, module_more_*.py, module_later_*.py, module_outside_*.py,
@@ -13,19 +13,24 @@ none, and a note says that it is the time of the steps. XLA's is how long stream
 JAX's profiler, so without the pauses between kernels; the time between the ends of calls that are issued back to back
 stands beside it, in parentheses, and takes its place where the profiler shows no stream. Both keep arrays in the
 caches that hold them. Strata never computes products of f32 in TF32; modules whose floats are all f32 get the
-precision "highest" from XLA too, unless --tf32.
+precision "highest" from XLA too, unless --tf32; with --exact all do.
 
-Cold compile times stand beside them: `strata emit` to cubins, its start included, without a search and with no cache,
-and XLA's compile() of the lowered module without a persistent cache. With --device host the latter is XLA:CPU's, which
-is another back end.
+Cold compile times stand beside them: `strata emit` to cubins, its start included, without a search and with an empty
+cache, and XLA's compile() of the lowered module without a persistent cache. With --device host the latter is
+XLA:CPU's, which is another back end.
 
 Both get the same random arguments. What results may differ by is relative to the largest magnitude of an output, and,
 for the whole of it, to its norm. Where JAX's lowering for GPUs calls what HLO does not define, Strata gets the module
 as lowered for CPUs, which a note says.
+
+--jobs: so many processes side by side, spread over the GPUs that are there, for long lists of modules. All that uses a
+GPU, what the compilers measure included, is done by one of its processes at a time. The processor is shared, which
+makes compile times longer on both sides.
 """
 import argparse
 import datetime
 import gc
+import importlib
 import importlib.metadata
 import json
 import math
@@ -39,11 +44,24 @@ import time
 
 import numpy as np
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import side_by_side  # noqa: E402
+
+TABLES = ["families", "operators", "eighth_layers", "eighth_odds", "eighth_steps", "element_loops", "fresh_layers",
+          "fresh_shapes", "later_layers", "later_odds", "later_steps", "linear_algebra", "more_layers", "more_steps",
+          "odd_blocks", "odd_layers", "odd_models", "odd_operators", "odd_shapes", "odd_windows", "outside_layers",
+          "outside_steps", "seventh_layers", "seventh_steps", "shared_operands"]
 BLOCK = 1 << 25             # random numbers that are drawn; larger arrays repeat them
 TOLERANCES = {"f64": 5e-4, "f32": 5e-4, "f16": 5e-3, "bf16": 2e-2, "f8": 0.13}
 TF32 = 4                    # times the tolerance
 PROFILED_CALLS = 8
+KERNELS = 6                 # how many of the slowest are listed
 SLOWER = 1.02
+
+
+def all_modules():
+    """By name, of all tables."""
+    return [importlib.import_module(f"module_{table}") for table in TABLES][0].MODULES
 
 
 def random_array(of, random):
@@ -136,23 +154,25 @@ def entry_names(text):
     return [parameters[i] for i in range(len(parameters))], root, bool(type_)
 
 
-def device_busy_us(folder, calls):
-    """By the profiler's files: microseconds a call in which a stream of the GPU is busy, or None."""
+def profiled(folder, calls):
+    """By the profiler's files, in microseconds a call: a stream of the GPU busy, or None; the slowest kernels."""
     import jax
     files = sorted(pathlib.Path(folder).rglob("*.xplane.pb"))
-    spans = []
+    spans, kernels = [], {}
     for file in files:
         for plane in jax.profiler.ProfileData.from_file(str(file)).planes:
             if plane.name.startswith("/device:GPU"):
-                spans += [(event.start_ns, event.start_ns + event.duration_ns) for line in plane.lines
-                          if line.name.startswith("Stream") for event in line.events]
+                for event in (event for line in plane.lines if line.name.startswith("Stream") for event in line.events):
+                    spans.append((event.start_ns, event.start_ns + event.duration_ns))
+                    kernels[event.name] = kernels.get(event.name, 0) + event.duration_ns
     if not spans:
-        return None
+        return None, []
     busy, until = 0.0, -math.inf
     for start, end in sorted(spans):     # kernels of two streams at one time count once
         busy += max(0.0, end - max(start, until))
         until = max(until, end)
-    return busy / calls / 1000
+    slowest = sorted(((ns / calls / 1000, name) for name, ns in kernels.items()), reverse=True)[:KERNELS]
+    return busy / calls / 1000, slowest
 
 
 # Calls of JAX's lowering for GPUs that Strata takes for operators.
@@ -168,10 +188,10 @@ class OfXla:
         self.jax, self.name, self.module, self.platform = jax, name, module, options.lowered_for
         function, *self.shapes = module.build(options.small)
         types = {np.dtype(a.dtype).name for a in self.leaves()} - {"int8", "int32", "uint32"}
-        self.tf32 = options.tf32 or types != {"float32"}
+        self.tf32 = options.tf32 or (types != {"float32"} and not options.exact)
         jax.config.update("jax_default_matmul_precision", None if self.tf32 else "highest")
         self.jitted = jax.jit(function, keep_unused=True, donate_argnums=tuple(module.donated))
-        self.note = None
+        self.note, self.slowest = None, []
 
     def leaves(self):
         return self.jax.tree.leaves(self.shapes)
@@ -192,26 +212,26 @@ class OfXla:
         assert "{...}" not in text, f"{self.name} has constants that the text leaves out"
         return text
 
-    def compile_seconds(self):
-        """Of the lowered module, without the caches of earlier runs."""
+    def compile(self):
+        """Seconds that the lowered module takes, without the caches of earlier runs."""
         self.jax.config.update("jax_enable_compilation_cache", False)
         lowered = self.jitted.lower(*self.jax.tree.map(lambda a: self.jax.ShapeDtypeStruct(a.shape, a.dtype),
                                                        self.shapes))
         started = time.perf_counter()
-        lowered.compile()
+        self.compiled = lowered.compile()
         return time.perf_counter() - started
 
     def arguments(self, arrays):
         return self.jax.tree.unflatten(self.jax.tree.structure(self.shapes), [self.jax.device_put(a) for a in arrays])
 
     def values(self, arrays):
-        return [np.asarray(leaf) for leaf in self.jax.tree.leaves(self.jitted(*self.arguments(arrays)))]
+        return [np.asarray(leaf) for leaf in self.jax.tree.leaves(self.compiled(*self.arguments(arrays)))]
 
     def calls(self, arguments, count):
         """Seconds for that many calls; what they donate is what the call before has made."""
         started = time.perf_counter()
         for _ in range(count):
-            results = self.jitted(*arguments)
+            results = self.compiled(*arguments)
             for argument, output in self.module.donated.items():
                 arguments[argument] = results[output]
         self.jax.block_until_ready(results)
@@ -230,17 +250,22 @@ class OfXla:
             try:
                 with self.jax.profiler.trace(folder):
                     self.calls(arguments, PROFILED_CALLS)
-                return device_busy_us(folder, PROFILED_CALLS), wall
+                busy, self.slowest = profiled(folder, PROFILED_CALLS)
+                return busy, wall
             except Exception as error:
                 self.note = "; ".join(filter(None, [self.note, f"no profile: {error}"]))
                 return None, wall
 
 
 def strata_compile_seconds(options, folder, text):
-    """Of `strata emit` to cubins, its start included, without a search and without caches; None and why where not."""
+    """Of `strata emit` to cubins, its start included, without a search; None and why where not.
+
+    The cache is empty before, and has the kernels for the run after.
+    """
     path = folder / "compiled.hlo"
     path.write_text(text, encoding="utf-8")
-    command = [options.strata, "emit", str(path), "--no-cache", "--output", str(folder / "compiled")]
+    command = [options.strata, "emit", str(path), "--cache", str(folder / "cache")]
+    command += ["--output", str(folder / "compiled")]
     started = time.perf_counter()
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=options.timeout, check=False)
@@ -258,7 +283,7 @@ def run_strata(options, folder, text, arrays):
     assert len(names) == len(arrays), f"{len(names)} parameters for {len(arrays)} arguments"
     path = folder / "module.hlo"
     path.write_text(text, encoding="utf-8")
-    command = [options.strata, "run", str(path), "--output", str(folder / "out")]
+    command = [options.strata, "run", str(path), "--cache", str(folder / "cache"), "--output", str(folder / "out")]
     if options.device == "gpu":
         command += ["--device", "gpu", "--profile"]
     command += ["--search-seconds", str(options.search_seconds)]
@@ -283,7 +308,7 @@ def run_strata(options, folder, text, arrays):
     whole = {name: us for us, name, _ in lines if name in ("all", "all,")}
     steps = [line for line in lines if line[1] not in whole]
     result["strata_us"] = whole.get("all,", whole.get("all"))
-    result["steps"], result["slowest"] = len(steps), sorted(steps, reverse=True)[:6]
+    result["steps"], result["slowest"] = len(steps), sorted(steps, reverse=True)[:KERNELS]
     if options.device == "gpu" and "all," not in whole:
         interpreted = sum(what == "interpreter" for _, _, what in steps)
         result["notes"].append(f"no CUDA graph: {interpreted} of {len(steps)} steps by the interpreter")
@@ -293,30 +318,38 @@ def run_strata(options, folder, text, arrays):
     return result, [folder / "out" / f"{root}.{i}.npy" for i in range(count)]
 
 
-def measure(name, module, options):
-    random = np.random.default_rng([ord(letter) for letter in name])
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = pathlib.Path(temporary)
+def both(xla, arrays, options, folder, turns):
+    """Times and results of both sides, with the GPU to themselves; None for the results where one has none."""
+    try:
+        text = xla.text()
+    except Exception as error:
+        return {"status": f"JAX failed: {str(error).splitlines()[0][:300]}"}, None, None
+    strata_compile, why_not = strata_compile_seconds(options, folder, text)
+    with turns.alone():
         try:
-            xla = OfXla(name, module, options)
-            text = xla.text()
-            xla_compile = xla.compile_seconds()
-            arrays = [random_array(of, random) for of in xla.leaves()]
+            xla_compile = xla.compile()
             # Donated arrays are gone after a call, so that each use puts them on the device anew.
             expected = xla.values(arrays)
             busy, wall = xla.microseconds(arrays)
         except Exception as error:
-            return {"family": module.family, "status": f"JAX failed: {str(error).splitlines()[0][:300]}"}
+            return {"status": f"JAX failed: {str(error).splitlines()[0][:300]}"}, None, None
         gc.collect()
-        strata_compile, why_not = strata_compile_seconds(options, folder, text)
         one, files = run_strata(options, folder, text, arrays)
-        one = {"family": module.family, "tf32": xla.tf32, "xla_us": busy or wall, "xla_busy_us": busy,
-               "xla_wall_us": wall, "strata_compile_s": strata_compile, "xla_compile_s": xla_compile, **one}
-        one.setdefault("notes", [])
-        if why_not:
-            one["notes"].append(why_not)
-        if xla.note:
-            one["notes"].append(xla.note)
+    one = {"tf32": xla.tf32, "xla_us": busy or wall, "xla_busy_us": busy, "xla_wall_us": wall,
+           "xla_slowest": xla.slowest, "strata_compile_s": strata_compile,
+           "xla_compile_s": xla_compile, **one}
+    one.setdefault("notes", []).extend(note for note in (why_not, xla.note) if note)
+    return one, expected, files
+
+
+def measure(name, module, options, turns):
+    random = np.random.default_rng([ord(letter) for letter in name])
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = pathlib.Path(temporary)
+        xla = OfXla(name, module, options)
+        arrays = [random_array(of, random) for of in xla.leaves()]
+        one, expected, files = both(xla, arrays, options, folder, turns)
+        one = {"family": module.family, **one}
         if one["status"] != "ok":
             return one
         if len(files) != len(expected):
@@ -334,6 +367,19 @@ def measure(name, module, options):
         if one.get("strata_us") and one["xla_us"]:
             one["ratio"] = one["xla_us"] / one["strata_us"]
         return one
+
+
+def attempt(name, options, turns):
+    """A module's results, and that its process can take another."""
+    import jax
+    module = all_modules()[name]
+    try:
+        one = measure(name, module, options, turns)
+    except Exception as error:
+        one = {"family": module.family, "status": f"failed: {type(error).__name__}: {str(error)[:300]}"}
+    jax.clear_caches()
+    gc.collect()
+    return one, True
 
 
 def cell(value, form):
@@ -420,8 +466,10 @@ def arguments_of_command():
     parser.add_argument("--search-seconds", type=float, default=0)
     parser.add_argument("--timeout", type=float, default=60, help="seconds that strata may take for a module")
     parser.add_argument("--tf32", action="store_true", help="XLA may compute products of f32 in TF32")
+    parser.add_argument("--exact", action="store_true", help="XLA may compute none in TF32, in mixed modules either")
     parser.add_argument("--lowered-for", metavar="PLATFORM", help="of the texts: cuda, cpu; default JAX's own")
     parser.add_argument("--device", choices=["gpu", "host"], default="gpu")
+    parser.add_argument("--jobs", type=int, default=1, help="processes side by side")
     parser.add_argument("--small", action="store_true", help="small sizes, to compare values: with --device host")
     return parser.parse_args()
 
@@ -431,33 +479,9 @@ def main():
     if options.device == "host":
         os.environ["JAX_PLATFORMS"] = "cpu"
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")   # Strata needs memory of the same GPU
-    from module_families import MODULES
-    import module_operators  # noqa: F401, more modules
-    import module_eighth_layers  # noqa: F401
-    import module_eighth_odds  # noqa: F401
-    import module_eighth_steps  # noqa: F401
-    import module_element_loops  # noqa: F401
-    import module_fresh_layers  # noqa: F401
-    import module_fresh_shapes  # noqa: F401
-    import module_later_layers  # noqa: F401
-    import module_later_odds  # noqa: F401
-    import module_later_steps  # noqa: F401
-    import module_linear_algebra  # noqa: F401
-    import module_more_layers  # noqa: F401
-    import module_more_steps  # noqa: F401
-    import module_odd_blocks  # noqa: F401
-    import module_odd_layers  # noqa: F401
-    import module_odd_models  # noqa: F401
-    import module_odd_operators  # noqa: F401
-    import module_odd_shapes  # noqa: F401
-    import module_odd_windows  # noqa: F401
-    import module_outside_layers  # noqa: F401
-    import module_outside_steps  # noqa: F401
-    import module_seventh_layers  # noqa: F401
-    import module_seventh_steps  # noqa: F401
-    import module_shared_operands  # noqa: F401
+    modules = all_modules()
     part, parts = map(int, options.part.split("/"))
-    chosen = {name: module for name, module in MODULES.items()
+    chosen = {name: module for name, module in modules.items()
               if any(one in name or one == module.family for one in options.only.split(","))}
     chosen = dict(list(chosen.items())[part - 1::parts])
     if options.list:
@@ -472,13 +496,14 @@ def main():
         results = json.loads(options.results.read_text(encoding="utf-8"))["modules"]
     print(f"{'module':30} {'family':13} {'strata µs':>9} {'XLA µs':>9} {'(wall)':>11} {'ratio':>7} "
           f"{'error':>8} {'compile s':>9} {'XLA s':>9}  status")
-    for name, module in chosen.items():
-        try:
-            results[name] = measure(name, module, options)
-        except Exception as error:
-            results[name] = {"family": module.family, "status": f"failed: {type(error).__name__}: {str(error)[:300]}"}
+    if options.jobs > 1:
+        answers = side_by_side.answers(chosen, options.jobs, attempt, options, shares=False)
+    else:
+        turns = side_by_side.Turns()
+        answers = ((name, attempt(name, options, turns)[0]) for name in chosen)
+    for name, one in answers:
+        results[name] = one or {"family": chosen[name].family, "status": "failed: its process ended"}
         print(line_of(name, results[name]), flush=True)
-        jax.clear_caches()
         if options.results:
             means, slower = summary(results)
             options.results.write_text(json.dumps({**written, "means": means, "slower": slower, "modules": results},
