@@ -115,28 +115,27 @@ class PreparedConvolution final : public PreparedWork {
     const Cudnn& cudnn = library_.functions();
     STRATA_TRY(const Descriptor graph, describe_graph());
     // What the heuristic proposes, then what works for all sizes.
+    std::vector<bool> known = library_.known(convolution_);
+    size_t place = 0;
     int64_t usable = 0;
     for (const int mode : {Cudnn::kModeA, Cudnn::kModeFallback}) {
       Descriptor heuristic(cudnn, Cudnn::kEngineHeuristic);
       heuristic.set(Cudnn::kHeuristicGraph, graph).set(Cudnn::kHeuristicMode, Cudnn::kHeuristicModeType, mode);
       if (heuristic.finalize().status() != 0) continue;  // it has nothing to propose
       for (const Descriptor& config : proposals(heuristic)) {
-        if (!is_allowed(config)) continue;
-        Descriptor plan(cudnn, Cudnn::kPlan);
-        const Cudnn::Handle handle = library_.handle();
-        plan.set(Cudnn::kPlanHandle, Cudnn::kHandleType, handle).set(Cudnn::kPlanConfig, config);
-        if (plan.finalize().status() != 0) continue;  // not for this device or these sizes
-        int64_t bytes = 0;
-        int64_t found = 0;
-        if (cudnn.get_attribute(plan.get(), Cudnn::kPlanWorkspace, Cudnn::kInt64, 1, &found, &bytes) != 0 ||
-            bytes > kConvolutionWorkspace)
+        const size_t at = place++;
+        if (at < known.size() && (!known[at] || usable < convolution_.algorithm)) {
+          usable += known[at] ? 1 : 0;
           continue;
-        if (usable++ < convolution_.algorithm) continue;
-        plan_ = std::move(plan);
-        workspace_ = bytes;
+        }
+        const bool made = is_allowed(config) && make_plan(config);
+        if (at == known.size()) known.push_back(made);
+        if (!made || usable++ < convolution_.algorithm) continue;
+        library_.know(convolution_, std::move(known));
         return {};
       }
     }
+    library_.know(convolution_, std::move(known));
     return unsupported("cuDNN has {} algorithms for {}", usable, describe(convolution_));
   }
 
@@ -218,6 +217,23 @@ class PreparedConvolution final : public PreparedWork {
     return graph;
   }
 
+  /// Whether there is one for this device and these sizes, with no more memory than is set aside.
+  bool make_plan(const Descriptor& config) {
+    const Cudnn& cudnn = library_.functions();
+    Descriptor plan(cudnn, Cudnn::kPlan);
+    const Cudnn::Handle handle = library_.handle();
+    plan.set(Cudnn::kPlanHandle, Cudnn::kHandleType, handle).set(Cudnn::kPlanConfig, config);
+    if (plan.finalize().status() != 0) return false;
+    int64_t bytes = 0;
+    int64_t found = 0;
+    if (cudnn.get_attribute(plan.get(), Cudnn::kPlanWorkspace, Cudnn::kInt64, 1, &found, &bytes) != 0 ||
+        bytes > kConvolutionWorkspace)
+      return false;
+    plan_ = std::move(plan);
+    workspace_ = bytes;
+    return true;
+  }
+
   std::vector<Descriptor> proposals(const Descriptor& heuristic) const {
     const Cudnn& cudnn = library_.functions();
     std::vector<Descriptor> made;
@@ -257,7 +273,30 @@ class PreparedConvolution final : public PreparedWork {
   int64_t workspace_ = 0;
 };
 
+Convolution with_first_algorithm(Convolution of) {
+  of.algorithm = 0;
+  return of;
+}
+
 }  // namespace
+
+std::vector<bool> ConvolutionLibrary::known(const Convolution& of) const {
+  const std::scoped_lock lock(mutex_);
+  const auto found =
+      std::ranges::find(known_, with_first_algorithm(of), &std::pair<Convolution, std::vector<bool>>::first);
+  return found == known_.end() ? std::vector<bool>() : found->second;
+}
+
+void ConvolutionLibrary::know(const Convolution& of, std::vector<bool> usable) const {
+  const std::scoped_lock lock(mutex_);
+  const Convolution first = with_first_algorithm(of);
+  const auto found = std::ranges::find(known_, first, &std::pair<Convolution, std::vector<bool>>::first);
+  if (found == known_.end()) {
+    known_.emplace_back(first, std::move(usable));
+  } else if (found->second.size() < usable.size()) {
+    found->second = std::move(usable);
+  }
+}
 
 std::string_view name_of(ConvolutionPart part) { return kParts[static_cast<size_t>(part)]; }
 

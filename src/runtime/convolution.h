@@ -2,8 +2,10 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "ops/types.h"
@@ -83,11 +85,18 @@ class ConvolutionLibrary {
   const Cudnn& functions() const { return cudnn_; }
   Cudnn::Handle handle() const { return handle_; }
 
+  /// Of what the heuristics propose for a convolution, whatever its algorithm, in order: whether it can be run here. It
+  /// takes milliseconds to find out, so it is kept: as far as it is known.
+  std::vector<bool> known(const Convolution& of) const;
+  void know(const Convolution& of, std::vector<bool> usable) const;
+
  private:
   ConvolutionLibrary() = default;
 
   Cudnn cudnn_{};
   Cudnn::Handle handle_ = nullptr;
+  mutable std::mutex mutex_;
+  mutable std::vector<std::pair<Convolution, std::vector<bool>>> known_;
 };
 
 /// Chooses the algorithm. Error (Unsupported) where the library has none of this number for the convolution.

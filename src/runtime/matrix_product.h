@@ -74,7 +74,7 @@ constexpr int64_t kByteAlignment = 16, kFewestIntegerRows = 32;
 /// Bytes of device memory that a product may use while it runs.
 constexpr int64_t kProductWorkspace = int64_t{32} << 20;
 /// Algorithms that the library is asked for.
-constexpr int kMostAlgorithms = 8;
+constexpr int kMostAlgorithms = 32;
 
 /// The library in the current context.
 class ProductLibrary {

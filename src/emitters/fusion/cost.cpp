@@ -389,7 +389,7 @@ KernelWork kernel_work(const PricedKernel& kernel, const ComputedOnce& together)
                                     [](const PricedInstruction* it) { return it->counted.opcode == Opcode::Pad; });
   const double one_after_other = branches ? elements_of_thread : 1;
   work.of_longest_thread =
-      std::max(counts.of_longest_element(operations) * one_after_other, work.operations / std::max(threads, 1.0));
+      std::max(counts.of_longest_thread(operations) * one_after_other, work.operations / std::max(threads, 1.0));
   if (together.blocks > 0) work.blocks = together.blocks;
   return work;
 }

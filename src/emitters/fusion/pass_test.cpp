@@ -76,7 +76,7 @@ std::string unrolled_loop(int steps) {
 }
 
 TEST(FusionWork, IsBoundedForUnrolledLoops) {
-  const auto module = hlo::parse_module(unrolled_loop(60));
+  const auto module = hlo::parse_module(unrolled_loop(200));
   ASSERT_TRUE(module) << module.error().to_string();
   const auto count = std::ssize((*module)->entry_computation().instructions);
   FusionWork work;

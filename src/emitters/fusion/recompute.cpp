@@ -166,7 +166,7 @@ class Recomputer {
  private:
   std::optional<Recomputed> look_at(size_t part, InstructionId value) const {
     const Instruction& it = computation_[value];
-    if (closed_[part] || value == computation_.root || bytes_of(it) < kLeastBytes || !is_worth_no_array(it))
+    if (parts_[part].interpreted || value == computation_.root || bytes_of(it) < kLeastBytes || !is_worth_no_array(it))
       return std::nullopt;
     Recomputed result{value, {}, static_cast<double>(bytes_of(it))};
     for (const InstructionId reader : readers_[static_cast<size_t>(value)]) {

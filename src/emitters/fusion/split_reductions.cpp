@@ -423,8 +423,12 @@ class Splitter : hlo::EntryRewriter {
     return &*made;
   }
 
-  /// What is the same at all elements of a part: that at the first one.
+  /// What is the same at all elements of a part: that at the first one. Of a broadcast of its own: what else reads b
+  /// may be in another kernel, and then all of it would be written for the few elements here.
   InstructionId of_parts(InstructionId b, const Parts& parts, const Shape& scalars) {
+    Instruction again = entry_.instructions[static_cast<size_t>(b)];
+    if (again.opcode == Opcode::Broadcast)
+      b = add("part.spread", again.opcode, again.shape, std::move(again.operands), std::move(again.attributes));
     const InstructionId view = viewed(b, parts);
     Dimensions sizes = parts.view;
     for (const int64_t d : parts.first) sizes[static_cast<size_t>(d)] = 1;

@@ -231,6 +231,43 @@ TEST(SplitReductions, GoThroughTheArrayOnce) {
   for (const Example& example : examples) EXPECT_EQ(passes(text_of(example)), 1) << programs(text_of(example));
 }
 
+// What combines the parts' squares needs few elements of the means: they are no reason to write all of them.
+TEST(SplitReductions, MeansAreSpreadByEachReader) {
+  const auto module = hlo::parse_module(R"(HloModule m
+plus { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] add(a, b) }
+ENTRY e {
+  zero = f32[] constant(0)
+  n = f32[] constant(25088)
+  x = bf16[32,256,28,28] parameter(0)
+  running = f32[2,256] parameter(1)
+  dy = bf16[32,256,28,28] parameter(2)
+  d = f32[32,256,28,28] convert(dy)
+  f = f32[32,256,28,28] convert(x)
+  s = f32[256] reduce(f, zero), dimensions={0,2,3}, to_apply=plus
+  ns = f32[256] broadcast(n), dimensions={}
+  mean = f32[256] divide(s, ns)
+  means = f32[32,256,28,28] broadcast(mean), dimensions={1}
+  c = f32[32,256,28,28] subtract(f, means)
+  q = f32[32,256,28,28] multiply(c, c)
+  squares = f32[256] reduce(q, zero), dimensions={0,2,3}, to_apply=plus
+  variance = f32[256] divide(squares, ns)
+  first = f32[1,256] reshape(mean)
+  second = f32[1,256] reshape(variance)
+  both = f32[2,256] concatenate(first, second), dimensions={0}
+  then = f32[2,256] add(both, running)
+  p = f32[32,256,28,28] multiply(c, d)
+  products = f32[256] reduce(p, zero), dimensions={0,2,3}, to_apply=plus
+  ROOT t = (f32[2,256], f32[256]) tuple(then, products)
+})");
+  ASSERT_TRUE(module) << module.error().to_string();
+  const auto program = emit_program(**module, {});
+  ASSERT_TRUE(program) << program.error().to_string();
+  for (const ProgramStep& step : program->steps) {
+    if (!step.fusion) continue;
+    for (const hlo::Shape& output : step.fusion->outputs()) EXPECT_LE(output.element_count(), 32 * 256);
+  }
+}
+
 // --- sums of exponentials ---
 
 /// log(Σ exp(x - b)) and softmax of rows, where b is the maximum as JAX has it: 0 where that is not finite.

@@ -149,11 +149,20 @@ bool is_piecewise(const indexing::CountedInstruction& it) {
   return it.opcode == hlo::Opcode::Pad || it.opcode == hlo::Opcode::Concatenate;
 }
 
+/// The sum of what an element of a result takes: of the result of which that is most.
+double of_longest_result(indexing::CountedGraph& graph, const LoopRoots& of, const std::vector<double>& operations) {
+  double longest = 0;
+  for (const hlo::InstructionId root : of.roots) {
+    graph.roots = {root};
+    longest = std::max(longest, indexing::EvaluationCounts(graph).of_longest_thread(operations));
+  }
+  return longest;
+}
+
 ElementWork work_of_element(const Fusion& fusion, const LoopRoots& of) {
   const hlo::Computation& computation = fusion.computation();
   const indexing::CountedComputation counted(fusion.module, fusion.id);
   indexing::CountedGraph graph = counted.graph();
-  graph.roots = of.roots;
   const std::vector<const indexing::CountedInstruction*>& instructions = graph.instructions;
   ElementWork work;
   // Of what a piece of a concatenation or a padded array has, the ranges of a map may say it all.
@@ -171,13 +180,13 @@ ElementWork work_of_element(const Fusion& fusion, const LoopRoots& of) {
     const double combined = terms > 1 ? 2 * static_cast<double>(terms) : 0;  // multiplied and added
     operations.push_back(hlo::element_operations(computation, it) + combined);
   }
-  work.operations = indexing::EvaluationCounts(graph).of_longest_element(operations);
+  work.operations = of_longest_result(graph, of, operations);
   if (!branches) return work;
   const Rates& rates = fusion.target.rates;
   for (size_t i = 0; i < instructions.size(); ++i) {
     if (is_piecewise(*instructions[i])) operations[i] += rates.chained_load / rates.dependent_operation;
   }
-  work.seconds_in_turn = indexing::EvaluationCounts(graph).of_longest_element(operations) * rates.dependent_operation;
+  work.seconds_in_turn = of_longest_result(graph, of, operations) * rates.dependent_operation;
   return work;
 }
 

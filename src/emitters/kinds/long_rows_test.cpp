@@ -117,6 +117,52 @@ TEST(LongRows, TypesAndWhatIsFused) {
   EXPECT_GE(in_registers, 2);
 }
 
+/// Of a norm of rows with weights; without them a softmax's exponentials and their sum.
+int threads_of_norm(const char* type, int64_t length, bool weighted) {
+  const std::string all = fmt::format("[8192,{}]", length);
+  std::string text = fmt::format(R"(HloModule m
+add {{ a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] add(a, b) }}
+ENTRY e {{
+  n = {1}{0} parameter(0)
+  x = f32{0} convert(n)
+  zero = f32[] constant(0)
+  m = f32[8192] reduce(x, zero), dimensions={{1}}, to_apply=add
+  b = f32{0} broadcast(m), dimensions={{0}}
+  d = f32{0} subtract(x, b)
+  q = f32{0} multiply(d, d)
+  s = f32[8192] reduce(q, zero), dimensions={{1}}, to_apply=add
+  ss = f32{0} broadcast(s), dimensions={{0}}
+  y = f32{0} multiply(d, ss)
+)",
+                                 all, type);
+  if (weighted) {
+    text += fmt::format(R"(  g = f32[{1}] parameter(1)
+  h = f32[{1}] parameter(2)
+  gs = f32{0} broadcast(g), dimensions={{1}}
+  hs = f32{0} broadcast(h), dimensions={{1}}
+  yg = f32{0} multiply(y, gs)
+  z = f32{0} add(yg, hs)
+)",
+                        all, length);
+  }
+  text += fmt::format("  ROOT o = {1}{0} convert({2})\n}}\n", all, type, weighted ? "z" : "y");
+  const auto module = hlo::parse_module(text);
+  EXPECT_TRUE(module) << module.error().to_string();
+  if (!module) return 0;
+  const auto kernel = emit_fusion(**module, (*module)->entry, "kernel", {});
+  EXPECT_TRUE(kernel) << kernel.error().to_string();
+  return kernel ? kernel->decision().launch().threads : 0;
+}
+
+/// Fewer threads have more of a row each, where more would leave registers for too few rows at a time.
+TEST(LongRows, MultiprocessorsHaveEnoughOfThem) {
+  EXPECT_EQ(threads_of_norm("f32", 4096, false), 512);
+  EXPECT_EQ(threads_of_norm("f32", 4096, true), 256);
+  EXPECT_EQ(threads_of_norm("bf16", 4096, true), 128);
+  EXPECT_EQ(threads_of_norm("f32", 5120, true), 256);
+  EXPECT_EQ(threads_of_norm("f32", 8192, true), 512);
+}
+
 /// Of a row that registers have in part, a stage computes from the elements what an earlier one computed, too: the
 /// exponentials of a softmax would take as many registers as the elements.
 TEST(LongRows, StagesLeaveElementsAlone) {

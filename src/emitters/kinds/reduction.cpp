@@ -20,9 +20,8 @@ namespace {
 using hlo::InstructionId;
 using indexing::IndexingMap;
 
-constexpr int64_t kLeastElements = 64;   ///< fewer are left to a loop
-constexpr int64_t kMaxUnroll = 8;        ///< repetitions of loops that disappear
-constexpr int64_t kRegisterBytes = 128;  ///< of a thread's elements that may stay in registers between stages
+constexpr int64_t kLeastElements = 64;  ///< fewer are left to a loop
+constexpr int64_t kMaxUnroll = 8;       ///< repetitions of loops that disappear
 
 /// The arrays that are read or written element by element: parameters and outputs.
 void consider_arrays(const Fusion& fusion, int64_t elements, ReductionLoad& load) {
@@ -37,6 +36,21 @@ void consider_arrays(const Fusion& fusion, int64_t elements, ReductionLoad& load
   const hlo::Shape& root = computation.root_instruction().shape;
   consider(root);
   for (const hlo::Shape& one : root.elements) consider(one);
+}
+
+/// What a thread has of an element: of arrays that lie as what is reduced does, and of those that all rows read.
+void consider_rows(const hlo::Computation& computation, const ReductionHeroes& heroes, ReductionLoad& load) {
+  const auto registers = [](int64_t bytes) { return std::max<int64_t>(bytes / 4, 1); };
+  for (const InstructionId id : staged_parameters(computation, heroes)) {
+    const int64_t bytes = hlo::byte_width(computation[id].shape.type);
+    load.kept_bytes += bytes;
+    load.kept_registers += registers(bytes);
+  }
+  for (const InstructionId id : computation.parameters) {
+    const hlo::Shape& shape = computation[id].shape;
+    if (shape.is_array() && shape.element_count() == heroes.length())
+      load.repeated_registers += registers(hlo::byte_width(shape.type));
+  }
 }
 
 /// What an element of what is reduced takes, and a row.
@@ -147,7 +161,7 @@ bool stays_in_registers(const Fusion& fusion, const ReductionPlan& plan) {
     if (tiling.unroll[i] > kMaxUnroll) return false;
     points *= tiling.unroll[i] * tiling.vector[i];
   }
-  return points * bytes <= kRegisterBytes && plan.tiled.in_registers == 0;
+  return points * bytes <= kRowRegisterBytes && plan.tiled.in_registers == 0;
 }
 
 /// The fusion and its plan with inputs in shared memory, where rows are gone through several times and are too long for
@@ -189,11 +203,7 @@ Result<Plan> plan_reduction(const Fusion& fusion) {
   load.rereads = std::any_of(outputs.writes.begin(), outputs.writes.end(),
                              [&](const auto& write) { return write.elementwise && write.stage > 0; }) ||
                  heroes.stages > 1;
-  for (const InstructionId id : staged_parameters(computation, heroes)) {
-    const int64_t bytes = hlo::byte_width(computation[id].shape.type);
-    load.kept_bytes += bytes;
-    load.kept_registers += std::max<int64_t>(bytes / 4, 1);
-  }
+  consider_rows(computation, heroes, load);
   constexpr int64_t kLongestShort = 32 * 8;  // a vector a lane of a warp
   if (heroes.groups.back().reduced && heroes.groups.back().size <= kLongestShort) consider_work(fusion, heroes, load);
   ReductionTiling chosen = choose_reduction_tiling(heroes, load, fusion.target);

@@ -27,6 +27,12 @@ constexpr int64_t kFlightBytes = 128;      ///< of columns, that a thread has on
 constexpr double kVectorSeconds = 0.052e-9;  ///< a vector that a thread loads, where a block has kMaxThreads
 constexpr double kUpdateSeconds = 10e-9;     ///< of a block that updates what other blocks update too
 
+// Of rows that stay in registers: 11 norms and softmaxes of 2048 to 8192 elements in blocks of 128 to 1024 threads, on
+// an H200, 2026-11-29. Multiprocessors that hold less take up to 1.4 times as long, of 16-bit floats twice.
+constexpr int64_t kResidentBytes = int64_t{48} << 10;  ///< of one array, by all blocks of a multiprocessor
+constexpr int64_t kRowRegisters = 26;                  ///< of a thread, for all but what it has of arrays
+constexpr int64_t kRegisterUnit = 8;                   ///< registers that a thread is given together
+
 constexpr int64_t kOtherRegisters = 36;  ///< of it, for all but its elements
 // Of blocks that keep a row.
 constexpr int64_t kOtherBytes = 1024;  ///< of shared memory: parts of results
@@ -225,6 +231,8 @@ class Choice {
     int64_t threads = std::clamp(power_above(ceil_div(vectors, repeat)), int64_t{kWarpSize}, most);
     if (load_.rereads && ceil_div(vectors, threads) > repeat) threads = keep_rows(vectors, threads);
     if (outer > 1 && wanted > threads) threads = share_outer(vectors, wanted);
+    if (outer == 1 && load_.kept_bytes > 0 && load_.rereads && result_.tiled.in_registers == 0 && enough_blocks(rows_))
+      threads = resident_threads(vectors, threads);
     tiling_.threads[last] = threads;
     const int64_t repetitions = ceil_div(vectors, threads);
     const bool exact = (align && last == 1) || result_.tiled.in_registers > 0;
@@ -235,6 +243,22 @@ class Choice {
     }
     split();
     finish("row reduction", fmt::format("rows of {} lie together in memory", groups_[last].size));
+  }
+
+  /// Threads of a row, no more than given: fewer have more of it each, so that registers, of which every thread needs
+  /// some besides, have more rows at the same time.
+  int64_t resident_threads(int64_t vectors, int64_t threads) const {
+    const auto elements = [&](int64_t of) { return ceil_div(vectors, of) * vector(); };
+    const auto resident = [&](int64_t of) {
+      const int64_t registers =
+          kRowRegisters + elements(of) * load_.kept_registers + vector() * load_.repeated_registers;
+      const int64_t blocks = target_.registers / (of * ceil_div(registers, kRegisterUnit) * kRegisterUnit);
+      return blocks * groups_.back().size * load_.element_bytes;
+    };
+    while (threads > kThreads / 2 && resident(threads) < kResidentBytes &&
+           elements(threads / 2) * load_.kept_bytes <= kRowRegisterBytes)
+      threads /= 2;
+    return threads;
   }
 
   /// How many rows of the innermost group one output has.
@@ -300,8 +324,10 @@ class Choice {
     const int64_t outer = rows_ / groups_[last].size;
     int64_t lanes = std::min<int64_t>(columns, kWarpSize);
     const auto blocks = [&] { return outer * ceil_div(columns, lanes); };
-    // As few lanes as have whole lines of 128 bytes, where else too few blocks would run.
-    const auto line = [&] { return lanes / 2 * vector() * load_.element_bytes >= 128; };
+    // As few lanes as have whole lines of 128 bytes, where else too few blocks would run; or two sectors, where blocks
+    // cannot share columns.
+    const int64_t least_bytes = load_.may_split ? 128 : 64;
+    const auto line = [&] { return lanes / 2 * vector() * load_.element_bytes >= least_bytes; };
     while (lanes % 2 == 0 && line() && length >= 64 && blocks() * 8 < processors_ * 7) lanes /= 2;
     const int64_t unit = kWarpSize / std::gcd(lanes, int64_t{kWarpSize});  // for whole warps
     const bool alone = outer_reduced() == length;                          // else the largest group is shared

@@ -12,13 +12,14 @@ namespace strata::emitters {
 
 /// What the choice depends on besides shapes.
 struct ReductionLoad {
-  int64_t element_bytes = 4;   ///< of the widest array that is read or written element by element
-  int64_t all_bytes = 0;       ///< of all of these together, for one element
-  bool rereads = false;        ///< rows are gone through several times: then they should stay in registers
-  int64_t kept_bytes = 0;      ///< of one element of each parameter that lies as what is reduced does, together
-  int64_t kept_registers = 0;  ///< that these take, of 32 bits
-  bool may_split = false;      ///< several blocks may share an output
-  bool one_slot = false;       ///< a thread may accumulate one output only: of complex numbers there are no vectors
+  int64_t element_bytes = 4;       ///< of the widest array that is read or written element by element
+  int64_t all_bytes = 0;           ///< of all of these together, for one element
+  bool rereads = false;            ///< rows are gone through several times: then they should stay in registers
+  int64_t kept_bytes = 0;          ///< of one element of each parameter that lies as what is reduced does, together
+  int64_t kept_registers = 0;      ///< that these take, of 32 bits
+  int64_t repeated_registers = 0;  ///< the same of parameters that all rows read, such as weights
+  bool may_split = false;          ///< several blocks may share an output
+  bool one_slot = false;           ///< a thread may accumulate one output only: of complex numbers there are no vectors
   // Of short rows, which may be computed longer than they are on their way.
   double operations = 0;      ///< of an element of what is reduced, but loads
   double loads = 0;           ///< that an element needs, of arrays that caches may have
@@ -39,6 +40,9 @@ struct ColumnPart {
   int64_t lanes = 1;  ///< vectors of columns: a line of memory
   int64_t rows = 1;
 };
+/// Bytes that a thread may have of a row that it goes through several times, of all arrays, to keep them in registers.
+constexpr int64_t kRowRegisterBytes = 128;
+
 /// Bytes of a row that is gone through twice and stays in the registers and the shared memory of a multiprocessor.
 int64_t most_kept_row(const Target& target);
 ColumnPart most_column_part(int64_t columns, int64_t vector, int64_t element_bytes);

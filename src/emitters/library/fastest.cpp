@@ -4,14 +4,22 @@
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
 
+#include "runtime/convolution.h"
 #include "runtime/launch_manifest.h"
+#include "runtime/matrix_product.h"
+#include "support/deadline.h"
 
 namespace strata::emitters {
 namespace {
 
-constexpr int64_t kMostAlgorithms = 8;
+/// cuDNN's first proposals for convolutions of 17 × 17 by 72 channels take three times as long as later ones.
+constexpr int64_t kMostAlgorithms = std::max(strata::kMostAlgorithms, kMostConvolutionAlgorithms);
+constexpr int64_t kFewAlgorithms = 8;  ///< that are tried however long it takes
+constexpr double kSeconds = 1;         ///< after which no more are
 constexpr int kRuns = 5;
+constexpr double kHopeless = 1.5;  ///< times the shortest: one that takes so long is not timed again
 /// So much faster another must be than the library's guess: times of one algorithm differ by less.
 constexpr double kFaster = 0.97;
 /// Work that takes longer is timed fewer times.
@@ -37,8 +45,8 @@ class Arrays {
     return made;
   }
 
-  /// Microseconds of the shortest of some runs.
-  Result<double> time(const GpuDevice& device, const PreparedWork& work) const {
+  /// Microseconds of the shortest of some runs; of few where these take much longer than `least`.
+  Result<double> time(const GpuDevice& device, const PreparedWork& work, double least) const {
     STRATA_TRY(const GpuMemory workspace, GpuMemory::allocate(device, std::max<int64_t>(work.workspace_bytes(), 1)));
     double shortest = 0;
     for (int run = 0; run <= kRuns; ++run) {
@@ -48,7 +56,7 @@ class Arrays {
       STRATA_CHECK(end.record());
       STRATA_TRY(const double microseconds, begin.microseconds_until(end));
       if (run > 0) shortest = run == 1 ? microseconds : std::min(shortest, microseconds);  // the first warms up
-      if (run > 0 && microseconds > kLongMicroseconds) break;
+      if (run > 0 && (microseconds > kLongMicroseconds || microseconds > kHopeless * least)) break;
     }
     return shortest;
   }
@@ -82,15 +90,17 @@ Result<PreparedLibraryWork> fastest_algorithm(const GpuDevice& device, LibraryWo
   PreparedLibraryWork best{first, std::move(prepared)};
   const auto arrays = Arrays::allocate(device, bytes);
   if (!arrays) return best;  // too little memory to measure
-  const auto first_time = arrays->time(device, *best.prepared);
+  const auto first_time = arrays->time(device, *best.prepared, std::numeric_limits<double>::infinity());
   if (!first_time) return tl::unexpected(first_time.error());
   double shortest = kFaster * *first_time;
   int64_t chosen = 0;
+  const Deadline deadline(kSeconds);
   for (int64_t algorithm = 1; algorithm < kMostAlgorithms; ++algorithm) {
+    if (algorithm >= kFewAlgorithms && deadline.passed()) break;
     LibraryWork other = with_algorithm(first, algorithm);
     auto made = device.prepare(other);
     if (!made) break;  // there are no more
-    const auto microseconds = arrays->time(device, **made);
+    const auto microseconds = arrays->time(device, **made, shortest);
     if (!microseconds || *microseconds >= shortest) continue;
     shortest = *microseconds;
     chosen = algorithm;

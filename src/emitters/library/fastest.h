@@ -13,9 +13,10 @@ struct PreparedLibraryWork {
   std::unique_ptr<PreparedWork> prepared;
 };
 
-/// The fastest of the algorithms that the library proposes, each timed on arrays of `bytes` (the arguments' sizes) that
-/// hold zeros; the library's first guess unless another is faster by more than noise. What was measured once is looked
-/// up in `cache`, if there is one. Errors: those of preparing the first algorithm.
+/// The fastest of the algorithms that the library proposes, or of those that a second suffices for and at least 8, each
+/// timed on arrays of `bytes` (the arguments' sizes) that hold zeros; the library's first guess unless another is
+/// faster by more than noise. What was measured once is looked up in `cache`, if there is one. Errors: those of
+/// preparing the first algorithm.
 Result<PreparedLibraryWork> fastest_algorithm(const GpuDevice& device, LibraryWork work,
                                               const std::vector<int64_t>& bytes, ResultCache* cache);
 

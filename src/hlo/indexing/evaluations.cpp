@@ -1,8 +1,8 @@
 #include "hlo/indexing/evaluations.h"
 
 #include <algorithm>
-#include <functional>
 #include <limits>
+#include <map>
 #include <numeric>
 
 #include "hlo/terms.h"
@@ -207,7 +207,7 @@ Evaluations EvaluationCounts::whole(const std::vector<int>& passes) const { retu
 
 Evaluations EvaluationCounts::of_warps(const std::vector<int>& passes) const { return of_results(true, passes); }
 
-double EvaluationCounts::of_longest_element(const std::vector<double>& operations) const {
+double EvaluationCounts::of_longest_thread(const std::vector<double>& operations) const {
   const size_t count = graph_.size();
   Passed passed{std::vector<Counts>(count), std::vector<Counts>(count), {}, false};
   // Most roots need few of the instructions: those that are reached, the last first.
@@ -219,35 +219,18 @@ double EvaluationCounts::of_longest_element(const std::vector<double>& operation
     reached.push_back(id);
     std::push_heap(reached.begin(), reached.end());
   };
-  double longest = 0;
-  // The last first: a root of which another one needs an element takes no longer than that one, and there are many so
-  // in unrolled loops.
-  std::vector<InstructionId> roots = graph_.roots;
-  std::sort(roots.begin(), roots.end(), std::greater<>());
-  std::vector<bool> is_covered(count, false);
-  for (const InstructionId root : roots) {
-    if (is_covered[static_cast<size_t>(root)]) continue;
-    is_covered[static_cast<size_t>(root)] = true;
+  const auto want = [&](InstructionId id) {
+    passed.shared[static_cast<size_t>(id)].share(0, std::min(1.0, at(id).elements));
+    reach(id);
+  };
+  const auto work_of_reached = [&] {
     double sum = 0;
-    const auto want = [&](InstructionId id) {
-      passed.shared[static_cast<size_t>(id)].share(0, std::min(1.0, at(id).elements));
-      reach(id);
-    };
-    if (at(root).opcode == Opcode::Scatter) {
-      // Threads of a scatter share its updates, not the elements of its result, each of which any update may reach.
-      const std::span<const InstructionId> operands = graph_.operands_of(root);
-      for (const InstructionId operand : operands.subspan(operands.size() / 2)) want(operand);
-      sum += operations[static_cast<size_t>(root)];
-    } else {
-      want(root);
-    }
     while (!reached.empty()) {
       std::pop_heap(reached.begin(), reached.end());
       const InstructionId id = reached.back();
       const auto i = static_cast<size_t>(id);
       reached.pop_back();
       const double evaluated = once_[i] ? 0 : passed.sum(i);
-      if (evaluated >= std::min(1.0, at(id).elements) && at(id).opcode != Opcode::Scatter) is_covered[i] = true;
       if (evaluated != 0 && at(id).opcode != Opcode::Tuple) {
         sum += evaluated * operations[i];
         pass_on(id, evaluated, passed);
@@ -257,9 +240,25 @@ double EvaluationCounts::of_longest_element(const std::vector<double>& operation
       passed.apart[i] = {};
       is_reached[i] = false;
     }
-    longest = std::max(longest, sum);
+    return sum;
+  };
+  double all = 0;
+  std::map<double, std::vector<InstructionId>> roots;  // by their elements
+  for (const InstructionId root : graph_.roots) {
+    if (at(root).opcode != Opcode::Scatter) {
+      roots[at(root).elements].push_back(root);
+      continue;
+    }
+    // Threads of a scatter share its updates, not the elements of its result, each of which any update may reach.
+    const std::span<const InstructionId> operands = graph_.operands_of(root);
+    for (const InstructionId operand : operands.subspan(operands.size() / 2)) want(operand);
+    all += operations[static_cast<size_t>(root)] + work_of_reached();
   }
-  return longest;
+  for (const auto& [elements, alike] : roots) {
+    for (const InstructionId root : alike) want(root);
+    all += work_of_reached();
+  }
+  return all;
 }
 
 std::vector<double> EvaluationCounts::code_copies() const {

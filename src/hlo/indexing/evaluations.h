@@ -99,10 +99,10 @@ class EvaluationCounts {
   /// How often each instruction's code stands in a kernel's: once for all users that read at their own index or spread
   /// it alike (broadcasts and reshapes by one map), and once more for each place of the others' code that reads it.
   std::vector<double> code_copies() const;
-  /// What a thread does that computes one element of a root (of a scatter: that takes one update, with its indices),
-  /// except for what is evaluated `once`: the sum of `operations` of instructions as often as they are evaluated. Of
-  /// the root of which that is most.
-  double of_longest_element(const std::vector<double>& operations) const;
+  /// What a thread does that computes one element of each root (of a scatter: that takes one update, with its indices),
+  /// except for what is evaluated `once`: the sum of `operations` of instructions as often as they are evaluated. Roots
+  /// of as many elements share what they read at their own index; others are computed one after the other.
+  double of_longest_thread(const std::vector<double>& operations) const;
 
   /// Reductions of more terms than are worth a kernel of their own (kFewTerms) that are evaluated again for their
   /// readers, where the whole is evaluated so often. Such a kernel is slower than two by any factor: it is never made.
