@@ -324,9 +324,9 @@ class Choice {
     const int64_t outer = rows_ / groups_[last].size;
     int64_t lanes = std::min<int64_t>(columns, kWarpSize);
     const auto blocks = [&] { return outer * ceil_div(columns, lanes); };
-    // As few lanes as have whole lines of 128 bytes, where else too few blocks would run; or two sectors, where blocks
-    // cannot share columns.
-    const int64_t least_bytes = load_.may_split ? 128 : 64;
+    // As few lanes as have whole lines of 128 bytes, where else too few blocks would run; or two sectors of several
+    // arrays, of which threads compute more than they load, where blocks cannot share columns.
+    const int64_t least_bytes = load_.may_split || load_.all_bytes <= 2 * load_.element_bytes ? 128 : 64;
     const auto line = [&] { return lanes / 2 * vector() * load_.element_bytes >= least_bytes; };
     while (lanes % 2 == 0 && line() && length >= 64 && blocks() * 8 < processors_ * 7) lanes /= 2;
     const int64_t unit = kWarpSize / std::gcd(lanes, int64_t{kWarpSize});  // for whole warps
