@@ -9,6 +9,7 @@ import os
 import pathlib
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -72,6 +73,7 @@ class Turns:
 
 def serve(connection, work, given, path, shares):
     """A process: an answer to each task, and whether it goes on with another."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that files and processes of a task end with it
     turns, usable = Turns(path, getattr(given, "model_seconds", None), shares), True
     while usable:
         try:
@@ -86,28 +88,29 @@ def serve(connection, work, given, path, shares):
 
 
 def visible_gpus():
-    """What CUDA_VISIBLE_DEVICES calls the GPUs that a process sees; one without a name where there is none."""
+    """What CUDA_VISIBLE_DEVICES calls the GPUs that a process sees; None where that is not known."""
     if "CUDA_VISIBLE_DEVICES" in os.environ:
         return os.environ["CUDA_VISIBLE_DEVICES"].split(",")
     try:
         listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=True).stdout.splitlines()
     except (OSError, subprocess.CalledProcessError):
-        return [""]
-    return [str(i) for i in range(len(listed))] or [""]
+        return [None]
+    return [str(i) for i in range(sum(line.startswith("GPU ") for line in listed))] or [None]
 
 
 def start(work, given, gpu, path, shares):
-    """A process that sees one GPU, and the connection to it."""
+    """A process that sees one GPU, or those that this one sees where `gpu` is None, and the connection to it."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=serve, args=(theirs, work, given, path, shares))
     before = os.environ.get("CUDA_VISIBLE_DEVICES")
-    os.environ["CUDA_VISIBLE_DEVICES"] = gpu
+    if gpu is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = gpu
     try:
         process.start()
     finally:
         if before is None:
-            del os.environ["CUDA_VISIBLE_DEVICES"]
+            os.environ.pop("CUDA_VISIBLE_DEVICES", None)
         else:
             os.environ["CUDA_VISIBLE_DEVICES"] = before
     theirs.close()

@@ -19,8 +19,8 @@ type (of f32 in outside_*.py, 16 or what a case says), count as failed. The exit
 --peer: the mode of torch.compile with its own backend, the first unless given; none: it is left out.
 --float32: all models in f32, not in their own types.
 --jobs: so many models are compiled side by side, in a process each, which compiles all ways to run its model and then
-times them. Times are taken by one process at a time, while no other compiles. What a compiler times in order to choose
-is not kept apart: --peer default and --effort none suit it. The models share the GPU's memory.
+times them. On each GPU times are taken by one process at a time, while no other of it compiles. What a compiler times
+in order to choose is not kept apart: --peer default and --effort none suit it. The models share the GPU's memory.
 --model-seconds: a way whose compilation and first call take longer is given up; 60 with --jobs, no limit without.
 --small: tiny sizes, so that a machine without a GPU can try the script; its times mean nothing.
 """

@@ -7,7 +7,8 @@ usage: modules.py STRATA [--only SUBSTRING,...] [--part I/N] [--list] [--hlo FOL
 
 Needs JAX, for CUDA but with --list, --hlo and --device host. The modules are those of module_families.py,
 module_operators.py, module_odd_*.py, module_fresh_*.py, module_more_*.py, module_later_*.py, module_outside_*.py,
-module_seventh_*.py, module_eighth_*.py, module_ninth_*.py and module_element_loops.py.
+module_seventh_*.py, module_eighth_*.py, module_ninth_*.py, module_element_loops.py, module_linear_algebra.py and
+module_shared_operands.py.
 Strata's time is that of a replayed CUDA graph (strata run --profile); where the interpreter runs a step, there is
 none, and a note says that it is the time of the steps. XLA's is how long streams of the GPU are busy in a call, by
 JAX's profiler, so without the pauses between kernels; the time between the ends of calls that are issued back to back
@@ -24,7 +25,7 @@ for the whole of it, to its norm. Where JAX's lowering for GPUs calls what HLO d
 as lowered for CPUs, which a note says.
 
 --jobs: so many processes side by side, spread over the GPUs that are there, for long lists of modules. All that uses a
-GPU, what the compilers measure included, is done by one of its processes at a time. The processor is shared, which
+GPU for long, what compilers measure included, is done by one of its processes at a time. The processor is shared, which
 makes compile times longer on both sides.
 """
 import argparse

@@ -99,8 +99,8 @@ class Fuser {
     });
   }
 
-  /// Whether so many parts were built to be priced that only small groups still join: in unrolled loops this work grows
-  /// with the third power of the steps. So it is bounded, by 100 times the instructions.
+  /// Whether so many parts were built to be priced that only small groups still join: this work may grow with the third
+  /// power of the instructions. So it is bounded, by 100 times their number.
   bool has_worked_long() const { return work_.instructions_built > 100 * std::ssize(computation_.instructions); }
 
   KernelTime time_of_part(const ProgramPart& part, bool in_place) {

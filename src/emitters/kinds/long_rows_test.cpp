@@ -117,50 +117,71 @@ TEST(LongRows, TypesAndWhatIsFused) {
   EXPECT_GE(in_registers, 2);
 }
 
-/// Of a norm of rows with weights; without them a softmax's exponentials and their sum.
-int threads_of_norm(const char* type, int64_t length, bool weighted) {
-  const std::string all = fmt::format("[8192,{}]", length);
-  std::string text = fmt::format(R"(HloModule m
-add {{ a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] add(a, b) }}
-ENTRY e {{
-  n = {1}{0} parameter(0)
-  x = f32{0} convert(n)
-  zero = f32[] constant(0)
-  m = f32[8192] reduce(x, zero), dimensions={{1}}, to_apply=add
+struct Norm {
+  std::string type = "f32";
+  int64_t rows = 8192, length = 4096;
+  bool weighted = true;     ///< and shifted
+  std::string second;       ///< the type of an array that is added, if there is one
+  std::string result = "";  ///< its type; that of the first array where there is none
+};
+
+/// Threads of a block, and whether rows stay in registers.
+std::pair<int, bool> threads_of(const Norm& of) {
+  const std::string all = fmt::format("[{},{}]", of.rows, of.length), rows = fmt::format("[{}]", of.rows);
+  const std::string result = of.result.empty() ? of.type : of.result;
+  std::string text = fmt::format(
+      "HloModule m\n"
+      "add {{ a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] add(a, b) }}\n"
+      "ENTRY e {{\n  n = {1}{0} parameter(0)\n  f = f32{0} convert(n)\n  zero = f32[] constant(0)\n",
+      all, of.type);
+  int parameters = 1;
+  if (!of.second.empty()) {
+    text += fmt::format("  p = {1}{0} parameter(1)\n  c = f32{0} convert(p)\n  x = f32{0} add(f, c)\n", all, of.second);
+    parameters = 2;
+  } else {
+    text += fmt::format("  x = f32{0} negate(f)\n", all);
+  }
+  text += fmt::format(R"(  m = f32{1} reduce(x, zero), dimensions={{1}}, to_apply=add
   b = f32{0} broadcast(m), dimensions={{0}}
   d = f32{0} subtract(x, b)
   q = f32{0} multiply(d, d)
-  s = f32[8192] reduce(q, zero), dimensions={{1}}, to_apply=add
+  s = f32{1} reduce(q, zero), dimensions={{1}}, to_apply=add
   ss = f32{0} broadcast(s), dimensions={{0}}
   y = f32{0} multiply(d, ss)
 )",
-                                 all, type);
-  if (weighted) {
-    text += fmt::format(R"(  g = f32[{1}] parameter(1)
-  h = f32[{1}] parameter(2)
+                      all, rows);
+  if (of.weighted) {
+    text += fmt::format(R"(  g = f32[{1}] parameter({2})
+  h = f32[{1}] parameter({3})
   gs = f32{0} broadcast(g), dimensions={{1}}
   hs = f32{0} broadcast(h), dimensions={{1}}
   yg = f32{0} multiply(y, gs)
   z = f32{0} add(yg, hs)
 )",
-                        all, length);
+                        all, of.length, parameters, parameters + 1);
   }
-  text += fmt::format("  ROOT o = {1}{0} convert({2})\n}}\n", all, type, weighted ? "z" : "y");
+  text += fmt::format("  ROOT o = {1}{0} convert({2})\n}}\n", all, result, of.weighted ? "z" : "y");
   const auto module = hlo::parse_module(text);
   EXPECT_TRUE(module) << module.error().to_string();
-  if (!module) return 0;
+  if (!module) return {};
   const auto kernel = emit_fusion(**module, (*module)->entry, "kernel", {});
   EXPECT_TRUE(kernel) << kernel.error().to_string();
-  return kernel ? kernel->decision().launch().threads : 0;
+  if (!kernel) return {};
+  return {kernel->decision().launch().threads, kernel->decision().staged.empty()};
 }
 
 /// Fewer threads have more of a row each, where more would leave registers for too few rows at a time.
 TEST(LongRows, MultiprocessorsHaveEnoughOfThem) {
-  EXPECT_EQ(threads_of_norm("f32", 4096, false), 512);
-  EXPECT_EQ(threads_of_norm("f32", 4096, true), 256);
-  EXPECT_EQ(threads_of_norm("bf16", 4096, true), 128);
-  EXPECT_EQ(threads_of_norm("f32", 5120, true), 256);
-  EXPECT_EQ(threads_of_norm("f32", 8192, true), 512);
+  EXPECT_EQ(threads_of({.weighted = false}), std::pair(512, true));
+  EXPECT_EQ(threads_of({}), std::pair(256, true));
+  EXPECT_EQ(threads_of({.type = "bf16"}), std::pair(128, true));
+  EXPECT_EQ(threads_of({.length = 5120}), std::pair(256, true));
+  EXPECT_EQ(threads_of({.length = 8192}), std::pair(512, true));
+  // Of few rows all are there at the same time anyway.
+  EXPECT_EQ(threads_of({.rows = 264}), std::pair(512, true));
+  EXPECT_EQ(threads_of({.type = "bf16", .rows = 264}), std::pair(256, true));
+  // No more than a thread's loops may have repetitions: else rows would not stay in registers.
+  EXPECT_TRUE(threads_of({.type = "s8", .length = 5632, .second = "s8", .result = "f32"}).second);
 }
 
 /// Of a row that registers have in part, a stage computes from the elements what an earlier one computed, too: the

@@ -21,7 +21,6 @@ using hlo::InstructionId;
 using indexing::IndexingMap;
 
 constexpr int64_t kLeastElements = 64;  ///< fewer are left to a loop
-constexpr int64_t kMaxUnroll = 8;       ///< repetitions of loops that disappear
 
 /// The arrays that are read or written element by element: parameters and outputs.
 void consider_arrays(const Fusion& fusion, int64_t elements, ReductionLoad& load) {
@@ -46,6 +45,7 @@ void consider_rows(const hlo::Computation& computation, const ReductionHeroes& h
     load.kept_bytes += bytes;
     load.kept_registers += registers(bytes);
   }
+  // Where rows are as many as their elements, numbers of rows count, too.
   for (const InstructionId id : computation.parameters) {
     const hlo::Shape& shape = computation[id].shape;
     if (shape.is_array() && shape.element_count() == heroes.length())
@@ -158,7 +158,7 @@ bool stays_in_registers(const Fusion& fusion, const ReductionPlan& plan) {
   for (const InstructionId id : staged_parameters(fusion.computation(), plan.heroes))
     bytes += hlo::byte_width(fusion.computation()[id].shape.type);
   for (size_t i = 0; i < plan.tiled.rank(); ++i) {
-    if (tiling.unroll[i] > kMaxUnroll) return false;
+    if (tiling.unroll[i] > kMostRepetitions) return false;
     points *= tiling.unroll[i] * tiling.vector[i];
   }
   return points * bytes <= kRowRegisterBytes && plan.tiled.in_registers == 0;

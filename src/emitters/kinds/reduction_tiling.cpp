@@ -246,19 +246,24 @@ class Choice {
   }
 
   /// Threads of a row, no more than given: fewer have more of it each, so that registers, of which every thread needs
-  /// some besides, have more rows at the same time.
+  /// some besides, have more rows at the same time, where there are so many.
   int64_t resident_threads(int64_t vectors, int64_t threads) const {
     const auto elements = [&](int64_t of) { return ceil_div(vectors, of) * vector(); };
     const auto resident = [&](int64_t of) {
       const int64_t registers =
           kRowRegisters + elements(of) * load_.kept_registers + vector() * load_.repeated_registers;
       const int64_t blocks = target_.registers / (of * ceil_div(registers, kRegisterUnit) * kRegisterUnit);
-      return blocks * groups_.back().size * load_.element_bytes;
+      return std::min(blocks, ceil_div(rows_, processors_)) * groups_.back().size * load_.element_bytes;
     };
-    while (threads > kThreads / 2 && resident(threads) < kResidentBytes &&
-           elements(threads / 2) * load_.kept_bytes <= kRowRegisterBytes)
-      threads /= 2;
-    return threads;
+    const auto stays = [&](int64_t of) {
+      return elements(of) * load_.kept_bytes <= kRowRegisterBytes && ceil_div(vectors, of) <= kMostRepetitions;
+    };
+    int64_t best = threads;
+    for (int64_t fewer = threads / 2; fewer >= kThreads / 2 && stays(fewer); fewer /= 2) {
+      if (resident(best) >= kResidentBytes) break;
+      if (resident(fewer) > resident(best)) best = fewer;
+    }
+    return best;
   }
 
   /// How many rows of the innermost group one output has.
@@ -324,11 +329,15 @@ class Choice {
     const int64_t outer = rows_ / groups_[last].size;
     int64_t lanes = std::min<int64_t>(columns, kWarpSize);
     const auto blocks = [&] { return outer * ceil_div(columns, lanes); };
-    // As few lanes as have whole lines of 128 bytes, where else too few blocks would run; or two sectors of several
-    // arrays, of which threads compute more than they load, where blocks cannot share columns.
-    const int64_t least_bytes = load_.may_split || load_.all_bytes <= 2 * load_.element_bytes ? 128 : 64;
-    const auto line = [&] { return lanes / 2 * vector() * load_.element_bytes >= least_bytes; };
-    while (lanes % 2 == 0 && line() && length >= 64 && blocks() * 8 < processors_ * 7) lanes /= 2;
+    // As few lanes as have whole lines of 128 bytes, where else too few blocks would run. Where blocks cannot share
+    // columns of several arrays, of which threads compute more than they load, two sectors, if each block has a
+    // multiprocessor then.
+    const bool computes = !load_.may_split && load_.all_bytes > 2 * load_.element_bytes;
+    const auto narrower = [&] {
+      const int64_t bytes = lanes / 2 * vector() * load_.element_bytes;
+      return bytes >= 128 || (bytes >= 64 && computes && blocks() * 2 <= processors_);
+    };
+    while (lanes % 2 == 0 && narrower() && length >= 64 && blocks() * 8 < processors_ * 7) lanes /= 2;
     const int64_t unit = kWarpSize / std::gcd(lanes, int64_t{kWarpSize});  // for whole warps
     const bool alone = outer_reduced() == length;                          // else the largest group is shared
     const int64_t sharing = alone ? blocks_of_column(length * lanes, blocks()) : 1;

@@ -42,6 +42,7 @@ struct ColumnPart {
 };
 /// Bytes that a thread may have of a row that it goes through several times, of all arrays, to keep them in registers.
 constexpr int64_t kRowRegisterBytes = 128;
+constexpr int64_t kMostRepetitions = 8;  ///< of its loops, which disappear then
 
 /// Bytes of a row that is gone through twice and stays in the registers and the shared memory of a multiprocessor.
 int64_t most_kept_row(const Target& target);
@@ -53,6 +54,7 @@ ColumnPart most_column_part(int64_t columns, int64_t vector, int64_t element_byt
 /// threads of a block times elements in flight cover the latency of memory; blocks share outputs where else too few
 /// would run. Long rows that are gone through again are kept in registers as far as these reach, the rest in shared
 /// memory: two blocks a multiprocessor where that is possible, with as many threads as then can have all of their row.
+/// Rows that registers have as a whole have fewer threads where more rows are resident so.
 /// Of rows of several short pieces threads share the pieces, where rows are too few for all threads of the GPU.
 ReductionTiling choose_reduction_tiling(const ReductionHeroes& heroes, const ReductionLoad& load, const Target& target);
 

@@ -17,9 +17,9 @@ namespace {
 using indexing::ceil_div;
 
 constexpr int64_t kMostWindows = 1 << 16;  ///< 16 bits number them; shared memory holds fewer
-/// Of sums, that blocks may have: rows in the middle of an image get most updates of its patches, and the block that
-/// has them is waited for. By 14,700 of them on 50 × 50 places it takes 33 µs, where atomics take 13 (H200,
-/// 2026-11-30).
+/// Times the model's time, where updates are more than rows: those in the middle of an image get most updates of its
+/// patches, and the block that has them is waited for. By 14,700 of them on 50 × 50 places it takes 33 µs, where
+/// atomics take 13 (H200, 2026-11-30).
 constexpr double kUneven = 1.5;
 
 /// Instructions that a window's index takes of one thread; none where it is not computed but by reductions and the
@@ -227,13 +227,13 @@ Result<Plan> make_plan(const Fusion& fusion, bool at_any_cost) {
   }
   const auto chosen = choose_scan(rows_plan, combination, facts_of(fusion, shape, *operations));
   if (!chosen) return unsupported("{} indices do not fit into shared memory", shape.count);
-  const double microseconds = 1e6 * chosen->second;
+  const bool combines = !rows_plan.replaces && shape.count > shape.rows;
+  const double microseconds = 1e6 * chosen->second * (combines ? kUneven : 1);
   std::string costs = fmt::format("{:.1f} µs", microseconds);
   if (!at_any_cost) {
     const double instead = microseconds_otherwise(fusion);
     costs += fmt::format(" by looking through indices, {:.1f} µs otherwise, by a model", instead);
-    const bool adds_up = !rows_plan.replaces && shape.count > shape.rows;
-    if (microseconds * (adds_up ? kUneven : 1) >= instead) return unsupported("{}", costs);
+    if (microseconds >= instead) return unsupported("{}", costs);
   }
   Plan plan;
   plan.decision = decide(chosen->first, combination, microseconds);
