@@ -63,7 +63,7 @@ def measure(options, name, module):
     path = options.hlo / f"{name}.hlo"
     if options.xla or not path.exists():
         from modules import OfXla
-        xla = OfXla(name, module, types.SimpleNamespace(lowered_for=None, small=False, tf32=False, exact=False))
+        xla = OfXla(name, module, types.SimpleNamespace(lowered_for=None, small=False, tf32=False))
         if not path.exists():
             path.write_text(xla.text(), encoding="utf-8")
         if options.xla:

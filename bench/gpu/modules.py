@@ -2,8 +2,8 @@
 """Times modules that JAX lowers, at sizes of models, by Strata and by XLA on one GPU, and compares their results.
 
 usage: modules.py STRATA [--only SUBSTRING,...] [--part I/N] [--list] [--hlo FOLDER] [--results FILE.json [--merge]]
-                  [--search-seconds N] [--timeout SECONDS] [--tf32] [--exact] [--device gpu|host]
-                  [--small] [--lowered-for PLATFORM] [--jobs N]
+                  [--search-seconds N] [--timeout SECONDS] [--tf32] [--device gpu|host] [--small]
+                  [--lowered-for PLATFORM] [--jobs N]
 
 Needs JAX, for CUDA but with --list, --hlo and --device host. The modules are those of module_families.py,
 module_operators.py, module_odd_*.py, module_fresh_*.py, module_more_*.py, module_later_*.py, module_outside_*.py,
@@ -14,7 +14,7 @@ none, and a note says that it is the time of the steps. XLA's is how long stream
 JAX's profiler, so without the pauses between kernels; the time between the ends of calls that are issued back to back
 stands beside it, in parentheses, and takes its place where the profiler shows no stream. Both keep arrays in the
 caches that hold them. Strata never computes products of f32 in TF32; modules whose floats are all f32 get the
-precision "highest" from XLA too, unless --tf32; with --exact all do.
+precision "highest" from XLA too, unless --tf32.
 
 Cold compile times stand beside them: `strata emit` to cubins, its start included, without a search and with an empty
 cache, and XLA's compile() of the lowered module without a persistent cache. With --device host the latter is
@@ -189,7 +189,7 @@ class OfXla:
         self.jax, self.name, self.module, self.platform = jax, name, module, options.lowered_for
         function, *self.shapes = module.build(options.small)
         types = {np.dtype(a.dtype).name for a in self.leaves()} - {"int8", "int32", "uint32"}
-        self.tf32 = options.tf32 or (types != {"float32"} and not options.exact)
+        self.tf32 = options.tf32 or types != {"float32"}
         jax.config.update("jax_default_matmul_precision", None if self.tf32 else "highest")
         self.jitted = jax.jit(function, keep_unused=True, donate_argnums=tuple(module.donated))
         self.note, self.slowest = None, []
@@ -319,12 +319,16 @@ def run_strata(options, folder, text, arrays):
     return result, [folder / "out" / f"{root}.{i}.npy" for i in range(count)]
 
 
+def failure_of_jax(error):
+    return {"status": f"JAX failed: {str(error).splitlines()[0][:300]}"}
+
+
 def both(xla, arrays, options, folder, turns):
     """Times and results of both sides, with the GPU to themselves; None for the results where one has none."""
     try:
         text = xla.text()
     except Exception as error:
-        return {"status": f"JAX failed: {str(error).splitlines()[0][:300]}"}, None, None
+        return failure_of_jax(error), None, None
     strata_compile, why_not = strata_compile_seconds(options, folder, text)
     with turns.alone():
         try:
@@ -333,12 +337,11 @@ def both(xla, arrays, options, folder, turns):
             expected = xla.values(arrays)
             busy, wall = xla.microseconds(arrays)
         except Exception as error:
-            return {"status": f"JAX failed: {str(error).splitlines()[0][:300]}"}, None, None
+            return failure_of_jax(error), None, None
         gc.collect()
         one, files = run_strata(options, folder, text, arrays)
     one = {"tf32": xla.tf32, "xla_us": busy or wall, "xla_busy_us": busy, "xla_wall_us": wall,
-           "xla_slowest": xla.slowest, "strata_compile_s": strata_compile,
-           "xla_compile_s": xla_compile, **one}
+           "xla_slowest": xla.slowest, "strata_compile_s": strata_compile, "xla_compile_s": xla_compile, **one}
     one.setdefault("notes", []).extend(note for note in (why_not, xla.note) if note)
     return one, expected, files
 
@@ -467,7 +470,6 @@ def arguments_of_command():
     parser.add_argument("--search-seconds", type=float, default=0)
     parser.add_argument("--timeout", type=float, default=60, help="seconds that strata may take for a module")
     parser.add_argument("--tf32", action="store_true", help="XLA may compute products of f32 in TF32")
-    parser.add_argument("--exact", action="store_true", help="XLA may compute none in TF32, in mixed modules either")
     parser.add_argument("--lowered-for", metavar="PLATFORM", help="of the texts: cuda, cpu; default JAX's own")
     parser.add_argument("--device", choices=["gpu", "host"], default="gpu")
     parser.add_argument("--jobs", type=int, default=1, help="processes side by side")
