@@ -190,13 +190,18 @@ def shapes_to_price():
              ("bf16", 1, 1803, 1152, 4001, False, False, 8)]
     long = [("bf16", 1, 96000, 200, k, False, False, 1) for k in (96, 97, 104)]
     many = [("bf16", 485, m, 64, 131, True, False, 1) for m in (300, 304)]
+    few = [("bf16", batch, m, n, k, turned, False, 1) for batch, m, n, k, turned in (
+        (2, 64, 509, 11707, False), (2, 64, 512, 11712, False), (2, 509, 64, 11707, True), (2, 512, 64, 11712, True),
+        (4, 101, 103, 3001, False), (4, 104, 104, 3008, False), (8, 333, 333, 1001, False), (8, 336, 336, 1008, False),
+        (16, 77, 128, 999, False), (16, 80, 128, 1000, False), (3, 1001, 1001, 501, False), (64, 77, 77, 77, False),
+        (64, 80, 80, 80, False), (12, 200, 97, 5003, True), (12, 200, 104, 5008, True))]
     wide = [("f32", 1, 5000, n, 3000, False, False, 1) for n in (776, 777)]
     short = [("f32", 1, 10000, n, k, False, False, 1) for n, k in ((96, 32), (99, 33))]
     gradients = [(t, 1, m, n, k, True, False, 1) for t in ("f32", "bf16") for m, n in (
         (12, 40), (40, 80), (64, 64), (48, 200), (128, 128), (104, 400), (256, 256)) for k in (2048, 13728, 65536)]
     rows = [("f16", 1, m, n, k, False, turned, 1) for turned in (False, True) for m in (8, 16, 20, 24, 32, 48, 64)
             for n, k in ((4096, 4096), (1536, 1024), (4096, 14336))]
-    return {"plain": plain, "scores": scores, "values": values, "block": block, "long": long, "many": many,
+    return {"plain": plain, "scores": scores, "values": values, "block": block, "long": long, "many": many, "few": few,
             "wide": wide, "short": short, "gradients": gradients, "rows": rows}
 
 

@@ -194,8 +194,15 @@ Result<Plan> plan_concatenate(const Fusion& fusion) {
   const hlo::Computation& computation = (*made.split.module)[made.split.computation];
   const hlo::Instruction& hero = computation[made.split.heroes[0]];
   if (hero.shape.element_count() == 0) return unsupported("{} has no elements", hero.name);
+  // Other roots may have many more elements, or fewer.
+  const std::vector<int> others = root_functions(made.split, false);
+  const auto shape_of = [&](int function) -> const hlo::Shape& {
+    return computation[made.split.partition.functions[static_cast<size_t>(function)].results[0].instruction].shape;
+  };
+  int64_t most = hero.shape.element_count();
+  for (const int function : others) most = std::max(most, shape_of(function).element_count());
   const AccessWidth width = choose_access_width(fusion, hero.shape.element_count());
-  made.threads = width.threads;
+  made.threads = choose_access_width(fusion, most).threads;
   const auto dim = static_cast<size_t>(hero.dimensions()[0]);
   int64_t offset = 0;
   std::string vectors;
@@ -216,13 +223,11 @@ Result<Plan> plan_concatenate(const Fusion& fusion) {
     }
     offset += operand.dim(hero.dimensions()[0]);
   }
-  for (const int function : root_functions(made.split, false)) {
-    const auto& of = made.split.partition.functions[static_cast<size_t>(function)];
-    const hlo::Shape& shape = computation[of.results[0].instruction].shape;
+  for (const int function : others) {
+    const hlo::Shape& shape = shape_of(function);
     if (shape.element_count() == 0) continue;
-    int64_t vector = width.vector;
-    while (shape.element_count() % vector != 0) vector /= 2;
-    Part part = make_part(made, shape, vector, width.unroll);
+    const AccessWidth own = choose_access_width(fusion, shape.element_count());
+    Part part = make_part(made, shape, own.vector, own.unroll);
     part.operand = static_cast<size_t>(function);
     made.others.push_back(std::move(part));
   }

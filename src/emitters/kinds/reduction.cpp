@@ -26,15 +26,16 @@ constexpr int64_t kLeastElements = 64;  ///< fewer are left to a loop
 void consider_arrays(const Fusion& fusion, int64_t elements, ReductionLoad& load) {
   const hlo::Computation& computation = fusion.computation();
   load.element_bytes = 1;
-  const auto consider = [&](const hlo::Shape& shape) {
+  const auto consider = [&](const hlo::Shape& shape, bool written) {
     if (!shape.is_array() || shape.element_count() * 2 < elements) return;
     load.element_bytes = std::max<int64_t>(load.element_bytes, hlo::byte_width(shape.type));
     load.all_bytes += hlo::byte_width(shape.type);
+    if (written) load.store_bytes += hlo::byte_width(shape.type);
   };
-  for (const InstructionId id : computation.parameters) consider(computation[id].shape);
+  for (const InstructionId id : computation.parameters) consider(computation[id].shape, false);
   const hlo::Shape& root = computation.root_instruction().shape;
-  consider(root);
-  for (const hlo::Shape& one : root.elements) consider(one);
+  consider(root, true);
+  for (const hlo::Shape& one : root.elements) consider(one, true);
 }
 
 /// What a thread has of an element: of arrays that lie as what is reduced does, and of those that all rows read.

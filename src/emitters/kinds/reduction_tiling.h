@@ -24,6 +24,7 @@ struct ReductionLoad {
   double operations = 0;      ///< of an element of what is reduced, but loads
   double loads = 0;           ///< that an element needs, of arrays that caches may have
   int64_t load_bytes = 1;     ///< of the widest of them
+  int64_t store_bytes = 0;    ///< of an element of all that is written element by element
   double row_operations = 0;  ///< of what is computed once a row
   double moved_bytes = 0;     ///< of all arrays
 };
@@ -49,7 +50,8 @@ int64_t most_kept_row(const Target& target);
 ColumnPart most_column_part(int64_t columns, int64_t vector, int64_t element_bytes);
 
 /// Rows where the innermost dimension in memory is reduced: several rows a warp where a row is at most a vector a lane,
-/// with fewer lanes and more vectors each where a row takes less time so, else warps along a row. Columns where it is
+/// or would be if it began at multiples of vectors, with fewer lanes and more vectors each where a row takes less time
+/// so, else warps along a row. Columns where it is
 /// kept: lanes along it, warps along the reduced one. All accesses are as wide as 16 bytes where sizes allow it;
 /// threads of a block times elements in flight cover the latency of memory; blocks share outputs where else too few
 /// would run. Long rows that are gone through again are kept in registers as far as these reach, the rest in shared

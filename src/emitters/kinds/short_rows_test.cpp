@@ -85,20 +85,37 @@ TEST(ShortRows, AreAsTheInterpreterHasThem) {
   EXPECT_GE(several, 3) << "most rows have a lane for each vector";
 }
 
-/// What is read once from memory has a lane for each vector, as before: most loads are on their way so.
-TEST(ShortRows, OfMemoryHaveALaneForEachVector) {
-  const auto module = hlo::parse_module(
-      "HloModule m\nby { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] add(a, b) }\nENTRY e {\n"
-      "  x = f32[400000,25] parameter(0)\n  z = f32[] constant(0)\n"
-      "  ROOT s = f32[400000] reduce(x, z), dimensions={1}, to_apply=by\n}\n");
-  ASSERT_TRUE(module) << module.error().to_string();
-  const auto of_memory = emit_program(**module, {});
-  ASSERT_TRUE(of_memory) << of_memory.error().to_string();
-  EXPECT_NE(explain(*of_memory).find("combined by      32 lanes"), std::string::npos) << explain(*of_memory);
-
+/// What is computed longer than it is on its way has fewer lanes than vectors.
+TEST(ShortRows, OfCachesHaveFewLanes) {
   const auto of_caches = emitted({500, 777, 25}, EmitOptions().target.multiprocessors);
   ASSERT_TRUE(of_caches) << of_caches.error().to_string();
   EXPECT_NE(explain(*of_caches).find("combined by      8 lanes"), std::string::npos) << explain(*of_caches);
+}
+
+/// With fewer lanes registers would hold fewer threads, and lanes would store parts of sectors.
+TEST(ShortRows, ThatStayAndAreStoredNarrowHaveManyLanes) {
+  const auto module = hlo::parse_module(
+      "HloModule m\nby { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] maximum(a, b) }\nENTRY e {\n"
+      "  x = bf16[400000,64] parameter(0)\n  w = f32[400000,64] convert(x)\n  p = f32[400000,64] abs(w)\n"
+      "  z = f32[] constant(-inf)\n  m = f32[400000] reduce(p, z), dimensions={1}, to_apply=by\n"
+      "  s = f32[400000,64] broadcast(m), dimensions={0}\n  d = f32[400000,64] divide(w, s)\n"
+      "  ROOT q = s8[400000,64] convert(d)\n}\n");
+  ASSERT_TRUE(module) << module.error().to_string();
+  const auto program = emit_program(**module, {});
+  ASSERT_TRUE(program) << program.error().to_string();
+  EXPECT_NE(explain(*program).find("combined by      8 lanes"), std::string::npos) << explain(*program);
+}
+
+/// Rows that begin anywhere have vectors of one element; a warp has several of them all the same.
+TEST(ShortRows, OfOddSizesShareAWarp) {
+  const auto module = hlo::parse_module(
+      "HloModule m\nby { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] add(a, b) }\nENTRY e {\n"
+      "  x = f32[400000,49] parameter(0)\n  z = f32[] constant(0)\n"
+      "  ROOT s = f32[400000] reduce(x, z), dimensions={1}, to_apply=by\n}\n");
+  ASSERT_TRUE(module) << module.error().to_string();
+  const auto program = emit_program(**module, {});
+  ASSERT_TRUE(program) << program.error().to_string();
+  EXPECT_NE(explain(*program).find("multi-row"), std::string::npos) << explain(*program);
 }
 
 }  // namespace

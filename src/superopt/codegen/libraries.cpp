@@ -358,7 +358,7 @@ double product_seconds(const MatrixProduct& p, const Target& target) {
   const int64_t parts = std::min(p.m, p.n) <= kSmallTile ? kParts : kUnalignedParts;
   const bool several = p.batch > 1;
   Slower slower = aligned           ? Slower{.whole = several}
-                  : on_tensor_cores ? Slower{kUnalignedRate, kUnaligned, kUnaligned, parts}
+                  : on_tensor_cores ? Slower{kUnalignedRate, kUnaligned, kUnaligned, parts, several}
                                     : Slower{1, kUnaligned, 1, kParts, several};
   double launches = target.rates.launch;
   if (!several) {
