@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -22,6 +23,11 @@ auto damaged(std::string_view why) {
 std::string checksum_of(const Json& body) { return fmt::format("{:016x}", Hasher().add(body.dump()).value()); }
 
 }  // namespace
+
+MeasuredRate measured_rate(std::string name, std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return {std::move(name), values[values.size() / 2], values.front(), values.back()};
+}
 
 std::string print(const Calibration& calibration) {
   Json body = {{"format", kFormat},

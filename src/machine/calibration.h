@@ -9,13 +9,16 @@
 
 namespace strata {
 
-/// A median with its spread, in seconds, bytes/s or operations/s.
+/// A median with its spread, in seconds, bytes/s or operations/s, or a factor.
 struct MeasuredRate {
   std::string name;  ///< of a rate, or what an observation is of that no model reads
   double value = 0, low = 0, high = 0;
 
   friend bool operator==(const MeasuredRate&, const MeasuredRate&) = default;
 };
+
+/// Of one value a repeat, at least one.
+MeasuredRate measured_rate(std::string name, std::vector<double> values);
 
 struct Calibration {
   std::string gpu;         ///< as the driver names it

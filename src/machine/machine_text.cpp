@@ -37,6 +37,7 @@ constexpr Limit kLimits[] = {
 
 /// "B/s" of "TB/s": what values have that are not scaled.
 std::string_view base_unit(const RateUnit& unit) {
+  if (unit.symbol == kFactor.symbol) return unit.symbol;
   if (unit.symbol.ends_with("B/s")) return "B/s";
   return unit.symbol.ends_with("op/s") ? "op/s" : "s";
 }

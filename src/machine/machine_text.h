@@ -12,7 +12,7 @@ namespace strata {
 std::string describe(const Target& target);
 
 /// {"target", "gpu", "plan", "limits": {NAME: number or boolean, …}, "rates": {NAME: {"value", "unit", "meaning",
-/// "source"}, …}}; values are in seconds, bytes/s and operations/s.
+/// "source"}, …}}; values are in seconds, bytes/s and operations/s, or factors ("×").
 std::string machine_json(const Target& target);
 /// The machine that machine_json() printed. Error (InvalidInput) naming what is missing, unknown or no such number.
 Result<Target> parse_machine(std::string_view json);

@@ -6,7 +6,7 @@
 
 namespace strata {
 
-/// How a rate is shown; all are kept in seconds, bytes/s and operations/s.
+/// How a rate is shown; all are kept in seconds, bytes/s and operations/s, or are factors.
 struct RateUnit {
   std::string_view symbol;
   double scale;
@@ -16,6 +16,7 @@ inline constexpr RateUnit kNanoseconds{"ns", 1e-9};
 inline constexpr RateUnit kGigaBytesPerSecond{"GB/s", 1e9};
 inline constexpr RateUnit kTeraBytesPerSecond{"TB/s", 1e12};
 inline constexpr RateUnit kTeraOperationsPerSecond{"Top/s", 1e12};
+inline constexpr RateUnit kFactor{"×", 1};
 
 /// Those of an H200, unless a target says otherwise.
 struct Rates {

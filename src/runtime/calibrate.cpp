@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "runtime/calibrate_event_kernels.h"
+#include "runtime/calibrate_events.h"
 #include "runtime/calibrate_kernels.h"
 #include "runtime/compile.h"
 #include "runtime/replay.h"
@@ -41,8 +43,9 @@ class Bench {
   Bench& operator=(const Bench&) = delete;
 
   Result<void> load(const Target& target) {
-    STRATA_TRY(std::vector<char> cubin, options_.compile ? options_.compile(kCalibrationSource, target)
-                                                         : compile_cubin(kCalibrationSource, target));
+    const std::string source = calibration_source();
+    STRATA_TRY(std::vector<char> cubin,
+               options_.compile ? options_.compile(source, target) : compile_cubin(source, target));
     cubin.push_back('\0');  // the driver takes the length from the image
     const CudaDriver& driver = device_.driver();
     STRATA_CHECK(driver.check(driver.load_module(&module_, cubin.data()), "loading the calibration's kernels"));
@@ -126,6 +129,13 @@ class Bench {
     return repeated(one, [&](int64_t) { return work->run(device_.stream(), arguments, workspace.pointer()); });
   }
 
+  /// Streams the first array beside what waits for events.
+  void measure_events(const Target& target, CalibrationRun& run) const {
+    strata::measure_events({device_, options_, module_, arrays_[0]->pointer(),
+                            vectors(1, target.multiprocessors * kThreads), target.bulk_copies},
+                           run);
+  }
+
   /// Memory that a product needs is not there beside the arrays.
   void release_arrays() {
     for (auto& array : arrays_) array.reset();
@@ -134,15 +144,13 @@ class Bench {
  private:
   /// Launches in turn read what the one before wrote.
   Result<MeasuredRate> repeated(const Microbenchmark& one, const std::function<Result<void>(int64_t)>& launch) {
-    std::vector<double> values;
-    for (int i = 0; i < std::max(1, options_.repeats); ++i) {
-      STRATA_TRY(const double microseconds, replayed_microseconds(device_, 2, launch));
-      if (microseconds <= 0) return environment("'{}' took no time", one.name);
-      const double seconds = microseconds * 1e-6;
-      values.push_back(one.per_second ? one.amount / seconds : seconds / one.amount);
+    STRATA_TRY(std::vector<double> values, repeated_seconds(device_, one.name, options_.repeats, 2, launch));
+    if (one.per_second) {
+      for (double& value : values) value = one.amount / value;
+    } else {
+      for (double& value : values) value /= one.amount;
     }
-    std::sort(values.begin(), values.end());
-    return MeasuredRate{one.name, values[values.size() / 2], values.front(), values.back()};
+    return measured_rate(one.name, std::move(values));
   }
 
   const GpuDevice& device_;
@@ -198,6 +206,19 @@ std::vector<Microbenchmark> microbenchmarks(const Bench& bench, const Target& ta
 
 }  // namespace
 
+std::string calibration_source() {
+  std::string text = kCalibrationSource;
+  for (const auto& [name, value] : {std::pair("TEAM", static_cast<int>(kEventTeam)),
+                                    {"FAILED", kEventFailed},
+                                    {"COUNTERS", kEventCounters},
+                                    {"DATA", kEventData},
+                                    {"WORDS", kEventWords},
+                                    {"WAITED_LONG", static_cast<int>(kEventWaitedLong)},
+                                    {"DATA_MISSING", static_cast<int>(kEventDataMissing)}})
+    text += fmt::format("#define STRATA_EVENT_{} {}\n", name, value);
+  return text + kEventSource;
+}
+
 Result<CalibrationRun> calibrate(const GpuDevice& device, const Target& target, const std::string& date,
                                  const CalibrateOptions& options) {
   CalibrationRun run;
@@ -208,6 +229,7 @@ Result<CalibrationRun> calibrate(const GpuDevice& device, const Target& target, 
     STRATA_TRY(MeasuredRate rate, bench.measure(one));
     run.calibration.rates.push_back(std::move(rate));
   }
+  bench.measure_events(target, run);
   bench.release_arrays();
   if (auto product = bench.measure_product("matrix_rate")) {
     run.calibration.rates.push_back(*std::move(product));

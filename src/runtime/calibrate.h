@@ -25,8 +25,12 @@ struct CalibrationRun {
   std::vector<std::string> notes;  ///< what was not measured, and why
 };
 
+/// The kernels that are measured, as CUDA for any target.
+std::string calibration_source();
+
 /// Medians and spreads over the repeats. `date` is kept as it is. Error where a kernel does not compile or run; without
-/// cuBLASLt the rate of products is not measured, which is a note.
+/// cuBLASLt the rate of products is not measured, nor are those of events where blocks cannot wait for each other or
+/// repeats differ too much (calibrate_events.h), which are notes.
 Result<CalibrationRun> calibrate(const GpuDevice& device, const Target& target, const std::string& date,
                                  const CalibrateOptions& options = {});
 

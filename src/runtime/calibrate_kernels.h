@@ -107,43 +107,58 @@ STRATA_BENCHMARK strata_barrier(STRATA_ARGUMENTS) {
   for (int64 i = 0; i < count; ++i) __syncthreads();
 }
 
-// A thread of each block has bulk copies of all of a ring on their way, as the mega-kernel's loaders have. Nobody reads
-// what comes. A block has so much shared memory without asking for it.
-STRATA_BENCHMARK strata_stream(STRATA_ARGUMENTS) {
+// One thread has bulk copies of all of a ring on their way, as the mega-kernel's loaders have. Nobody reads what comes.
+// A block has so much shared memory without asking for it. next(): the chunk to load, or a negative number from the end
+// on.
+const int kStrataStages = 5, kStrataChunk = 9728;
+template <class Next>
+__device__ void strata_bulk_loads(const float4* from, const Next& next) {
 #if __CUDA_ARCH__ >= 900
-  const int kStages = 5, kBytes = 9728;
-  __shared__ __align__(128) char ring[kStages][kBytes];
-  __shared__ __align__(8) unsigned long long full[kStages];
-  if (threadIdx.x != 0) return;
+  __shared__ __align__(128) char ring[kStrataStages][kStrataChunk];
+  __shared__ __align__(8) unsigned long long full[kStrataStages];
   const auto address = [](const void* of) { return (unsigned)__cvta_generic_to_shared(of); };
-  for (int stage = 0; stage < kStages; ++stage)
+  for (int stage = 0; stage < kStrataStages; ++stage)
     asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(address(full + stage)) : "memory");
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-  const int64 chunks = count * (int64)sizeof(float4) / kBytes;
-  const auto load = [&](int stage, int64 chunk) {
-    if (chunk >= chunks) return;
+  int loading = 0;
+  const auto load = [&](int stage) {
+    const int64 chunk = next();
+    if (chunk < 0) return;
+    ++loading;
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
-                 :: "r"(address(full + stage)), "r"(kBytes) : "memory");
+                 :: "r"(address(full + stage)), "r"(kStrataChunk) : "memory");
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
-                 :: "r"(address(ring[stage])), "l"((const char*)from + chunk * kBytes), "r"(kBytes),
+                 :: "r"(address(ring[stage])), "l"((const char*)from + chunk * kStrataChunk), "r"(kStrataChunk),
                     "r"(address(full + stage)) : "memory");
   };
-  for (int stage = 0; stage < kStages; ++stage) load(stage, blockIdx.x + stage * (int64)gridDim.x);
+  for (int stage = 0; stage < kStrataStages; ++stage) load(stage);
   int stage = 0;
   unsigned phase = 0;
-  for (int64 chunk = blockIdx.x; chunk < chunks; chunk += gridDim.x) {
+  while (loading > 0) {
     unsigned is_full = 0;
     while (is_full == 0) {
       asm volatile("{\n .reg .pred p;\n mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
                    " selp.u32 %0, 1, 0, p;\n}" : "=r"(is_full) : "r"(address(full + stage)), "r"(phase) : "memory");
     }
-    load(stage, chunk + kStages * (int64)gridDim.x);
-    if (++stage == kStages) {
+    --loading;
+    load(stage);
+    if (++stage == kStrataStages) {
       stage = 0;
       phase ^= 1;
     }
   }
 #endif
+}
+
+STRATA_BENCHMARK strata_stream(STRATA_ARGUMENTS) {
+  if (threadIdx.x != 0) return;
+  const int64 chunks = count * (int64)sizeof(float4) / kStrataChunk;
+  int64 chunk = blockIdx.x;
+  strata_bulk_loads(from, [&]() -> int64 {
+    const int64 now = chunk;
+    chunk += gridDim.x;
+    return now < chunks ? now : -1;
+  });
 }
 
 // Two blocks hand 4 KiB to each other: stores, a flag after them, and what the other loads once it has seen the flag.

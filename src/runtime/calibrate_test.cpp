@@ -1,11 +1,16 @@
 // Calibration on the fake driver, whose kernels take exactly the time that a script says; and the files it is kept in.
 #include "runtime/calibrate.h"
 
+#include <dlfcn.h>
 #include <sys/stat.h>
 
+#include <cmath>
 #include <filesystem>
 
+#include "runtime/calibrate_event_kernels.h"
+#include "runtime/calibrate_events.h"
 #include "runtime/calibration_file.h"
+#include "runtime/compile.h"
 #include "runtime/test_driver.h"
 #include "support/read_file.h"
 
@@ -106,8 +111,125 @@ TEST_F(CalibrateTest, ProductsAreLeftOutWithoutTheLibrary) {
   const auto run = calibrate(**device, default_target(), "", options(kScript));
   ASSERT_TRUE(run) << run.error().to_string();
   EXPECT_EQ(rate(*run, "matrix_rate"), 0);
-  ASSERT_EQ(run->notes.size(), 1);
-  EXPECT_TRUE(run->notes[0].starts_with("matrix_rate was not measured: ")) << run->notes[0];
+  EXPECT_TRUE(run->notes.back().starts_with("matrix_rate was not measured: ")) << run->notes.back();
+}
+
+TEST(Calibrate, CompilesForEveryTarget) {
+  for (const Target& target : targets()) {
+    RegisterUse use;
+    const auto cubin = compile_cubin(calibration_source(), target, {}, &use);
+    ASSERT_TRUE(cubin) << cubin.error().to_string();
+    EXPECT_EQ(use.spilled_bytes, 0) << target.name;
+  }
+}
+
+TEST(Calibrate, EventsAreALineOverDoublings) {
+  const auto line = [](std::span<const EventTime> times) { return fit_events(times); };
+  const std::vector<EventTime> two{{1, 3e-6}, {8, 9e-6}};
+  EXPECT_NEAR(line(two).least, 3e-6, 1e-15);
+  EXPECT_NEAR(line(two).per_doubling, 2e-6, 1e-15);
+  const std::vector<EventTime> three{{1, 3e-6}, {2, 8e-6}, {4, 7e-6}};  // 4, 6, 8 with as much above as below
+  EXPECT_NEAR(line(three).least, 4e-6, 1e-15);
+  EXPECT_NEAR(line(three).per_doubling, 2e-6, 1e-15);
+}
+
+/// The kernels of events, by what their arguments say.
+class CalibrateEventsTest : public CalibrateTest {
+ protected:
+  static constexpr double kEpochs = 1024;
+  static inline double drift_ = 1;     // each launch takes so many times what the one before took
+  static inline double slower_ = 1;    // this one does
+  static inline unsigned failed_ = 0;  // what a kernel leaves
+
+  void SetUp() override {
+    CalibrateTest::SetUp();
+    drift_ = slower_ = 1;
+    failed_ = 0;
+  }
+  /// Counters take 0.5 µs and 0.1 for each doubling, tagged words 0.2 and 0.05, and thrice that beside a stream.
+  static void perform(const char* kernel, void** arguments) {
+    static const auto spend = reinterpret_cast<void (*)(double)>(
+        dlsym(dlopen(STRATA_BINARY_DIR "/lib/libfake_cuda.so", RTLD_NOW | RTLD_NOLOAD), "fakeCudaSpend"));
+    const auto number = [&](int n) { return *static_cast<int64_t*>(arguments[n]); };
+    const bool counts = std::string_view(kernel) == "strata_counters";
+    const double doublings = std::log2(static_cast<double>(number(3)));
+    const double microseconds = counts ? 0.5 + 0.1 * doublings : 0.2 + 0.05 * doublings;
+    spend(static_cast<double>(number(4)) * microseconds * (number(1) > 0 ? 3 : 1) * slower_);
+    slower_ *= drift_;
+    *reinterpret_cast<unsigned*>(number(2) + kEventFailed) = failed_;
+  }
+  static std::string script() {
+    std::string text = "time 1\n";
+    for (const char* kernel : {"strata_counters", "strata_tagged"})
+      text += fmt::format("kernel {}\ncall {:x} 5\n", kernel, reinterpret_cast<size_t>(&perform));
+    return text;
+  }
+  static bool has(const CalibrationRun& run, std::string_view name) {
+    return std::any_of(run.calibration.rates.begin(), run.calibration.rates.end(),
+                       [&](const MeasuredRate& one) { return one.name == name; });
+  }
+  static int notes_with(const CalibrationRun& run, std::string_view part) {
+    return static_cast<int>(std::count_if(run.notes.begin(), run.notes.end(), [&](const std::string& note) {
+      return note.find(part) != std::string::npos;
+    }));
+  }
+};
+
+TEST_F(CalibrateEventsTest, RatesAreALineAndAFactor) {
+  const auto device = GpuDevice::open();
+  ASSERT_TRUE(device);
+  const std::string log = (folder_.path() / "log").string();
+  const auto run = calibrate(**device, default_target(), "", options("log " + log + "\n" + script()));
+  ASSERT_TRUE(run) << run.error().to_string();
+  EXPECT_TRUE(run->notes.empty()) << run->notes[0];
+  const auto near = [&](const char* name, double value) {
+    const auto& rates = run->calibration.rates;
+    const auto at = std::find_if(rates.begin(), rates.end(), [&](const MeasuredRate& one) { return one.name == name; });
+    ASSERT_NE(at, rates.end()) << name;
+    EXPECT_NEAR(at->value / value, 1, 1e-3) << name;
+  };
+  // A launch takes 1 µs beside its events.
+  const double start = 1e-6 / kEpochs;
+  near("counter_event", 0.5e-6 + start);
+  near("counter_doubling", 0.1e-6);
+  near("tagged_event", 0.2e-6 + start);
+  near("tagged_doubling", 0.05e-6);
+  near("counter event of 1, s", 0.5e-6 + start);
+  near("counter event of 4, busy, s", 3 * 0.7e-6 + start);
+  near("counter_at_full_memory", (3 * 0.7e-6 + start) / (0.7e-6 + start) - 1);
+  near("tagged_at_full_memory", (3 * 0.3e-6 + start) / (0.3e-6 + start) - 1);
+  // All 8 multiprocessors have a block at the same time, beside whose team a warp loads.
+  const auto text = read_file(log);
+  ASSERT_TRUE(text);
+  EXPECT_NE(text->find("strata_counters grid 8x1x1 threads 256 shared 0 resident\n"), std::string::npos);
+  EXPECT_NE(text->find("strata_tagged grid 8x1x1 threads 288 shared 0 resident\n"), std::string::npos);
+}
+
+TEST_F(CalibrateEventsTest, WhatOthersDisturbIsNotKept) {
+  const auto device = GpuDevice::open();
+  ASSERT_TRUE(device);
+  drift_ = 1.01;
+  CalibrateOptions with = options(script());
+  with.progress = [](const std::string&) { slower_ = 1; };  // all numbers of triggers drift alike
+  const auto run = calibrate(**device, default_target(), "", with);
+  ASSERT_TRUE(run) << run.error().to_string();
+  for (const char* name : {"counter_event", "counter_doubling", "tagged_event", "tagged_doubling"}) {
+    EXPECT_FALSE(has(*run, name)) << name;
+    EXPECT_EQ(notes_with(*run, fmt::format("{} was not measured: ", name)), 1) << name;
+  }
+  EXPECT_GE(notes_with(*run, "see that nothing else uses the GPU"), 4);
+  EXPECT_TRUE(has(*run, "matrix_rate"));
+}
+
+TEST_F(CalibrateEventsTest, BlocksThatWaitForLongAreANote) {
+  const auto device = GpuDevice::open();
+  ASSERT_TRUE(device);
+  failed_ = kEventWaitedLong;
+  const auto run = calibrate(**device, default_target(), "", options(script()));
+  ASSERT_TRUE(run) << run.error().to_string();
+  EXPECT_FALSE(has(*run, "counter_event"));
+  EXPECT_EQ(notes_with(*run, "was not measured: "), 6);
+  EXPECT_EQ(notes_with(*run, "a block waited for another for a second"), 6);
 }
 
 class CalibrationFileTest : public CalibrateTest {

@@ -1,7 +1,6 @@
 #include "runtime/replay.h"
 
 #include <algorithm>
-#include <vector>
 
 #include "runtime/recorded_graph.h"
 
@@ -52,6 +51,17 @@ Result<double> replayed_microseconds(const GpuDevice& device, int64_t sets,
   }
   std::nth_element(times.begin(), times.begin() + replays / 2, times.end());
   return times[static_cast<size_t>(replays / 2)];
+}
+
+Result<std::vector<double>> repeated_seconds(const GpuDevice& device, std::string_view what, int repeats, int64_t sets,
+                                             const std::function<Result<void>(int64_t set)>& launch) {
+  std::vector<double> values;
+  for (int i = 0; i < std::max(1, repeats); ++i) {
+    STRATA_TRY(const double microseconds, replayed_microseconds(device, sets, launch));
+    if (microseconds <= 0) return environment("'{}' took no time", what);
+    values.push_back(microseconds * 1e-6);
+  }
+  return values;
 }
 
 }  // namespace strata

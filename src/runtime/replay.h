@@ -2,6 +2,8 @@
 #pragma once
 
 #include <functional>
+#include <string_view>
+#include <vector>
 
 #include "runtime/gpu_program.h"
 
@@ -12,5 +14,10 @@ namespace strata {
 /// where all of them would take seconds. Nothing that `launch` does may wait.
 Result<double> replayed_microseconds(const GpuDevice& device, int64_t sets,
                                      const std::function<Result<void>(int64_t set)>& launch);
+
+/// Seconds of one run in each of `repeats` such measurements, at least one. Error (Environment) naming `what` where it
+/// took no time.
+Result<std::vector<double>> repeated_seconds(const GpuDevice& device, std::string_view what, int repeats, int64_t sets,
+                                             const std::function<Result<void>(int64_t set)>& launch);
 
 }  // namespace strata

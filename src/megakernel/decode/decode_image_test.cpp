@@ -278,6 +278,36 @@ TEST(StepPlan, IsMadeByTheRatesOfTheTarget) {
   EXPECT_GT(measured->compiled.estimate.seconds, built_in->compiled.estimate.seconds);
 }
 
+TEST(StepPlan, HasTheWorkersOfTheTarget) {
+  const ModelConfig config = small_config(ModelFamily::Llama);
+  const auto workers = [&](const Target& target, const DecodeOptions& options) {
+    const auto step = plan_step(config, options, target);
+    EXPECT_TRUE(step) << step.error().to_string();
+    return step ? step->machine.workers : 0;
+  };
+  Target larger = default_target();
+  larger.multiprocessors = 148;
+  EXPECT_EQ(workers(default_target(), {.capacity = 512}), Machine{}.workers);
+  EXPECT_EQ(workers(larger, {.capacity = 512}), 144);
+  EXPECT_EQ(workers(larger, {.capacity = 512, .machine = {.workers = 20}}), 20);
+  EXPECT_EQ(workers(larger, {.capacity = 512, .machine = {.workers = 200}}), 148);
+  DecodeOptions just_in_time{.capacity = 512, .machine = {.workers = 200}};
+  just_in_time.without.ahead_of_time = {"all"};
+  EXPECT_EQ(workers(larger, just_in_time), 144);
+}
+
+TEST(StepPlan, DividesSharedMemoryOfTheTarget) {
+  const ModelConfig config = small_config(ModelFamily::Llama);
+  Target smaller = default_target();
+  smaller.shared_memory -= 16 << 10;
+  const auto all = plan_step(config, {.capacity = 512}, default_target()),
+             less = plan_step(config, {.capacity = 512}, smaller);
+  ASSERT_TRUE(all && less);
+  EXPECT_EQ(less->machine.scratch_bytes, all->machine.scratch_bytes);
+  EXPECT_EQ(less->machine.ring_bytes, all->machine.ring_bytes - (16 << 10));
+  EXPECT_LE(all->machine.ring_bytes + all->machine.scratch_bytes, default_target().shared_memory);
+}
+
 TEST(DecodeImage, CutsProductsByTheRatesOfTheMachine) {
   const auto stages = [](const Machine& machine) {
     const auto image = decode_image(*preset_config("llama-3.2-1b"), {1, 512}, machine, default_target());

@@ -62,7 +62,9 @@ struct DecodeAblation {
 struct DecodeOptions {
   int64_t batch = 1;
   int64_t capacity = 1024;  ///< positions of a sequence's cache, at least (cache_positions)
-  Machine machine;          ///< workers and window; ring and scratch are what the functions leave of shared memory
+  /// Workers and window; of 0 workers as many as the target has multiprocessors, without those of schedulers. Ring and
+  /// scratch are what the functions leave of shared memory, rates the target's (plan_step).
+  Machine machine{.workers = 0};
   std::chrono::milliseconds limit{2000};  ///< of each wait within a step
   bool profile = false;                   ///< record begin and end of tasks; not with DecodeMode::Auto
   DecodeMode mode = DecodeMode::Megakernel;

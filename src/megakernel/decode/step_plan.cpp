@@ -30,16 +30,23 @@ Result<void> label_operators(const std::vector<std::string>& named, OperatorGrap
   return {};
 }
 
+/// One block to a multiprocessor. Where nobody asked for a number, the schedulers' multiprocessors stay free even
+/// without schedulers: a few less stream as fast (docs/benchmarks-decoding.md, Rates).
+int workers_of(const Target& target, const DecodeOptions& options) {
+  const int others = (options.machine.schedulers + kBlockSchedulers - 1) / kBlockSchedulers;
+  // Without tasks that are just in time there are no schedulers.
+  const bool has_schedulers = !options.without.ahead_of_time.empty();
+  const int most = target.multiprocessors - (has_schedulers ? others : 0);
+  return options.machine.workers > 0 ? std::min(options.machine.workers, most) : target.multiprocessors - others;
+}
+
 }  // namespace
 
 Result<StepPlan> plan_step(const ModelConfig& config, const DecodeOptions& options, const Target& target) {
   StepPlan step;
   step.machine = options.machine;
   step.machine.rates = target.rates;
-  // Without tasks that are just in time there are no schedulers.
-  const bool has_schedulers = !options.without.ahead_of_time.empty();
-  const int others = has_schedulers ? (step.machine.schedulers + kBlockSchedulers - 1) / kBlockSchedulers : 0;
-  step.machine.workers = std::min(step.machine.workers, target.multiprocessors - others);
+  step.machine.workers = workers_of(target, options);
   step.capacity = cache_positions(config, options.batch, options.capacity, {.workers = step.machine.workers});
   STRATA_TRY(step.image, decode_image(config, {options.batch, step.capacity, DType::BF16}, step.machine, target));
   divide_shared_memory(step.image.operators, target, step.machine);

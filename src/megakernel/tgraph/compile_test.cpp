@@ -369,7 +369,7 @@ TEST(Simulate, IsWhatOneCanReckon) {
   machine.workers = 4;
   machine.rates.counter_event = 1e-6;
   machine.rates.counter_doubling = 0.5e-6;
-  machine.counter_at_full_memory = 0;
+  machine.rates.counter_at_full_memory = 0;
   machine.rates.task_interval = 1e-6;
   CompileOptions options;
   options.choose_hand_offs = false;

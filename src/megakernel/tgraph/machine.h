@@ -1,5 +1,5 @@
 // What the compiler of plans knows of a machine: how workers are divided and what they hold, and the rates of the
-// target (machine/rates.def), of which events take two each.
+// target (machine/rates.def), of which events take three each.
 #pragma once
 
 #include <cmath>
@@ -23,21 +23,19 @@ struct EventLatency {
 };
 
 struct Machine {
-  int workers = 128;
-  int schedulers = 16;                  ///< warps, of the multiprocessors that are no workers
-  int64_t ring_bytes = 184320;          ///< of a worker's shared memory, that constants come through in stages
-  int64_t ring_stages = 32;             ///< pairs of barriers; half as many stages are in flight at most
-  int64_t window_bytes = 49152;         ///< in flight at most; a larger stage is in flight alone
-  int64_t scratch_bytes = 36864;        ///< of a worker's shared memory, for its compute team
-  Rates rates{};                        ///< of an H200, until a target's are taken (plan_step)
-  double counter_at_full_memory = 2.3;  ///< EventLatency::at_full_memory; docs/benchmarks-decoding.md (Rates)
-  double tagged_at_full_memory = 4.9;
+  int workers = 128;              ///< an H200's, as ring and rates are, until a target's are taken (plan_step)
+  int schedulers = 16;            ///< warps, of the multiprocessors that are no workers
+  int64_t ring_bytes = 184320;    ///< of a worker's shared memory, that constants come through in stages
+  int64_t ring_stages = 32;       ///< pairs of barriers; half as many stages are in flight at most
+  int64_t window_bytes = 49152;   ///< in flight at most; a larger stage is in flight alone
+  int64_t scratch_bytes = 36864;  ///< of a worker's shared memory, for its compute team
+  Rates rates{};
   /// More activations for one consumer are not handed over in tagged words, which double their bytes. Where that costs
   /// more than a counter and its fence: between 96 and 128 KB (docs/benchmarks-decoding.md).
   int64_t tagged_bytes = 114'688;
 
-  EventLatency counter() const { return {rates.counter_event, rates.counter_doubling, counter_at_full_memory}; }
-  EventLatency tagged() const { return {rates.tagged_event, rates.tagged_doubling, tagged_at_full_memory}; }
+  EventLatency counter() const { return {rates.counter_event, rates.counter_doubling, rates.counter_at_full_memory}; }
+  EventLatency tagged() const { return {rates.tagged_event, rates.tagged_doubling, rates.tagged_at_full_memory}; }
 };
 
 }  // namespace strata::megakernel

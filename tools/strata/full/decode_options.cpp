@@ -300,7 +300,8 @@ void add_decode_options(CLI::App& app, DecodeCommand& command) {
                "start",
                Unit::Bytes);
   add_optional(app, "--workers", command.workers, {1, 1024},
-               "blocks that compute, one to a multiprocessor; default: 128, with --device host-kernel 4");
+               "blocks that compute, one to a multiprocessor; default: as many as there are but 4, with "
+               "--device host-kernel 4");
   add_number<int64_t>(app, "--ahead-bytes", command.ahead_bytes, {0, int64_t{1} << 24},
                       "of weights that come to the second-level cache while a multiprocessor's ring is full, a "
                       "multiple of 16; default: 131072 or, where windows are measured and it is faster so, 0",
