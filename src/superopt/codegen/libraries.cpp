@@ -25,6 +25,8 @@ constexpr int64_t kAligned = 16;         // bytes that rows should be multiples 
 constexpr double kUnaligned = 2.5;       // times as long where they are not
 constexpr double kUnalignedRate = 6;     // the same of what tensor cores multiply: single elements are loaded for them
 constexpr int64_t kUnalignedParts = 2;   // as kParts, of these: their blocks are large but for few rows or columns
+constexpr double kUnalignedAlone = 12;   // as kUnalignedRate, of several products, where a multiprocessor has one block
+constexpr double kUnalignedWide = 3;     // the same of several products of 4 bytes an element
 constexpr double kGathered = 1.6;        // times as long where a product's rows are gathered from an image
 
 /// The largest share of the time of generated code that a library may take to be worth needing it.
@@ -330,8 +332,7 @@ double work_seconds(bool on_tensor_cores, int64_t element, std::array<int64_t, 4
   };
   const auto share_of = [&](double tiles) { return tiles / all / std::ceil(tiles / all); };
   const bool few = tiles_of(kTile) < all, uncut = few && slower.whole;
-  // Tiles of scalar units are small where there are few.
-  const int64_t side = uncut && on_tensor_cores ? kTile : kSmallTile;
+  const int64_t side = kSmallTile;
   const double busy = uncut ? share_of(tiles_of(side))
                       : few ? std::min(1.0, tiles_of(kTile) * static_cast<double>(slower.parts) / all)
                             : share_of(tiles_of(kTile));
@@ -357,8 +358,13 @@ double product_seconds(const MatrixProduct& p, const Target& target) {
   // Scalar units compute as fast on single elements.
   const int64_t parts = std::min(p.m, p.n) <= kSmallTile ? kParts : kUnalignedParts;
   const bool several = p.batch > 1;
+  const auto tiles = [&](int64_t side) { return p.batch * ceil_div(p.m, side) * ceil_div(p.n, side); };
+  const double rate = !several || tiles(kTile) >= target.multiprocessors ? kUnalignedRate
+                      : size > 2                                         ? kUnalignedWide
+                      : tiles(kSmallTile) < target.multiprocessors       ? kUnalignedAlone
+                                                                         : kUnalignedRate;
   Slower slower = aligned           ? Slower{.whole = several}
-                  : on_tensor_cores ? Slower{kUnalignedRate, kUnaligned, kUnaligned, parts, several}
+                  : on_tensor_cores ? Slower{rate, kUnaligned, kUnaligned, parts, several}
                                     : Slower{1, kUnaligned, 1, kParts, several};
   double launches = target.rates.launch;
   if (!several) {
