@@ -416,21 +416,26 @@ class Choice {
     return alone / count + count * kUpdateSeconds + fills < alone ? static_cast<int64_t>(count) : 1;
   }
 
+  int64_t most_in_flight() const { return std::clamp<int64_t>(kFlightBytes / (vector() * load_.element_bytes), 1, 8); }
+
   /// A thread's rows one after the other, as many as can be on their way at once, in groups that are as equal as can
   /// be: 17 rows are 3 times 6, not 3 times 8.
   void in_flight(size_t along, int64_t rows) {
-    const int64_t most = std::clamp<int64_t>(kFlightBytes / (vector() * load_.element_bytes), 1, 8);
-    tiling_.unroll[along] = ceil_div(rows, most);
+    tiling_.unroll[along] = ceil_div(rows, most_in_flight());
     tiling_.vector[along] = ceil_div(rows, tiling_.unroll[along]);
   }
 
   /// Where a few columns of a few terms lie together, and there are many such places: a thread has all terms of its
-  /// columns, on their way at once, and a block has the columns of several places.
+  /// columns, on their way at once, and a block has the columns of several places. Terms that are gone through once may
+  /// be more, where threads are enough without sharing them.
   bool short_columns(int64_t length, int64_t columns, int64_t outer) {
+    constexpr int64_t kLongest = 64;          // terms
+    constexpr int64_t kEnoughThreads = 1024;  // of a multiprocessor
     const size_t last = groups_.size() - 1;
-    if (last < 2 || groups_[last - 2].reduced || load_.rereads || columns * 2 > kWarpSize ||
-        length * vector() * load_.element_bytes > kFlightBytes)
-      return false;
+    if (last < 2 || groups_[last - 2].reduced || columns * 2 > kThreads) return false;
+    const bool at_once = length <= most_in_flight() && length * vector() * load_.element_bytes <= kFlightBytes;
+    const bool many = !load_.rereads && length <= kLongest && outer * columns >= processors_ * kEnoughThreads;
+    if (!at_once && !many) return false;
     const int64_t places = groups_[last - 2].size;
     int64_t each = std::min(power_above(kThreads / columns), power_below(places));
     if (columns * each < kWarpSize) return false;
