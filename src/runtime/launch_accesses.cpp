@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
 
+#include "indexing/simplify.h"
+#include "ops/tensor.h"
 #include "runtime/memory_layout.h"
 
 namespace strata {
@@ -66,8 +69,15 @@ Touched touched_by(const GpuStep& step, const Buffers& buffers) {
     } else if (launch->classes.empty()) {
       may_write(launch->arguments);
     } else {
-      for (const GpuAccess& access : launch->accesses)
-        (access.writes ? touched.writes : touched.reads).push_back(launch->arguments[access.argument]);
+      for (const GpuAccess& access : launch->accesses) {
+        const std::string& name = launch->arguments[access.argument];
+        const bool own = std::find(touched.writes.begin(), touched.writes.end(), name) != touched.writes.end();
+        if (access.writes) {
+          touched.writes.push_back(name);
+        } else if (!own) {
+          touched.reads.push_back(name);
+        }
+      }
     }
   } else if (const auto* copy = std::get_if<GpuCopy>(&step.work)) {
     touched = {{copy->from}, {copy->to}};
@@ -244,6 +254,30 @@ Result<void> check_launch(const GpuLaunch& launch, const Buffers& buffers, const
 }
 
 }  // namespace
+
+indexing::IndexingMap of_same_memory(indexing::IndexingMap map, const ArrayType& from, const ArrayType& to) {
+  if (from.shape == to.shape && from.minor_to_major == to.minor_to_major) return map;
+  // The sizes from the outermost dimension in memory on, and which dimension each is.
+  const auto in_memory = [](const ArrayType& type) {
+    std::vector<size_t> dims(type.shape.size());
+    std::iota(dims.begin(), dims.end(), size_t{0});
+    if (!type.minor_to_major.empty()) dims.assign(type.minor_to_major.rbegin(), type.minor_to_major.rend());
+    return dims;
+  };
+  const auto sizes_of = [](const ArrayType& type, const std::vector<size_t>& dims) {
+    Shape sizes;
+    for (const size_t d : dims) sizes.push_back(type.shape[d]);
+    return sizes;
+  };
+  const std::vector<size_t> before = in_memory(from), after = in_memory(to);
+  std::vector<indexing::Expr> index;
+  for (const size_t d : before) index.push_back(map.results[d]);
+  const indexing::Expr position = indexing::linearize(index, row_major_strides(sizes_of(from, before)));
+  const std::vector<indexing::Expr> there = indexing::delinearize(position, sizes_of(to, after));
+  map.results.resize(after.size());
+  for (size_t i = 0; i < after.size(); ++i) map.results[after[i]] = there[i];
+  return simplify(map);
+}
 
 void classify_arguments(LaunchManifest& manifest, const std::function<bool(const GpuLaunch&)>& known) {
   const Result<Buffers> buffers = Buffers::of(manifest);

@@ -26,6 +26,17 @@ GpuLaunch launch(const std::string& kernel, std::vector<std::string> arguments, 
   return made;
 }
 
+TEST(LaunchAccesses, IndicesOfTheSameMemory) {
+  const indexing::IndexingMap map = map_of("(d0)[s0] -> (d0, s0), domain: d0 in [0, 3], s0 in [0, 5]");
+  EXPECT_EQ(indexing::to_string(of_same_memory(map, ArrayType("f32", 4, {4, 6}), ArrayType("f32", 4, {24}))),
+            "(d0)[s0] -> (d0 * 6 + s0), domain: d0 in [0, 3], s0 in [0, 5]");
+  EXPECT_EQ(indexing::to_string(of_same_memory(map, ArrayType("f32", 4, {4, 6}), ArrayType("f32", 4, {2, 2, 6}))),
+            "(d0)[s0] -> (d0 floordiv 2, d0 mod 2, s0), domain: d0 in [0, 3], s0 in [0, 5]");
+  // Columns that lie one after the other.
+  EXPECT_EQ(indexing::to_string(of_same_memory(map, ArrayType("f32", 4, {4, 6}), ArrayType("f32", 4, {6, 4}, {0, 1}))),
+            "(d0)[s0] -> (s0, d0), domain: d0 in [0, 3], s0 in [0, 5]");
+}
+
 /// y = f(x, w), z = g(y), out = h(z): y and out lie in the same memory.
 LaunchManifest chain() {
   LaunchManifest made;
@@ -81,6 +92,17 @@ TEST(LaunchAccesses, StepsInAnotherOrderAreRefused) {
   EXPECT_EQ(refusal(made), "");
   made.steps.push_back(made.steps[1]);
   EXPECT_THAT(refusal(made), HasSubstr("'out', which has its memory"));
+}
+
+/// Two kernels in one launch: the second reads what the first has written, and not before.
+TEST(LaunchAccesses, ALaunchReadsWhatItHasWrittenItself) {
+  const GpuAccess write{1, true, true, map_of(kRow)}, read{1, false, true, map_of(kRow)};
+  for (const bool after : {true, false}) {
+    LaunchManifest made = chain();
+    std::vector<GpuAccess>& accesses = made.steps[1].launch()->accesses;
+    accesses = {accesses[0], after ? write : read, after ? read : write};
+    EXPECT_EQ(refusal(made).find("step 'g' reads 'z', which no step before it writes") == std::string::npos, after);
+  }
 }
 
 TEST(LaunchAccesses, ConstantsAreNotWritten) {
