@@ -2,6 +2,8 @@
 #pragma once
 
 #include "ir/validate.h"
+#include "runtime/launch_accesses.h"
+#include "superopt/codegen/launcher.h"
 #include "superopt/superoptimize.h"
 #include "superopt/test_random_programs.h"
 
@@ -47,6 +49,11 @@ inline std::string mistake(const RandomProgram& program, const Superoptimized& r
   }
   if (result.whole_check.starts_with("DIFFERENT")) return result.whole_check;
   if (result.code.source.empty()) return "no code";
+  const LaunchManifest manifest = manifest_of(result.code);
+  for (const GpuStep& step : manifest.steps) {
+    if (!step.launch()->library && step.launch()->accesses.empty()) return "a launch that says nothing";
+  }
+  if (auto told = check_accesses(manifest); !told) return told.error().to_string();
   const bool has_program = std::any_of(result.candidates.begin(), result.candidates.end(),
                                        [&](const Candidate& candidate) { return candidate.graph == program.graph; });
   if (!has_program) return "the program as given is no candidate";

@@ -188,7 +188,7 @@ class Tuner {
       return made;
     }
     made.shares = code->saved.kernels > 0;
-    made.manifest = launch_manifest(*code);
+    made.manifest = launch_manifest(*code, ManifestAccesses::Left);
     made.key = key_of(*code, made.manifest);
     if (options_.cache != nullptr) {
       if (const auto entry = options_.cache->find(kKind, made.key)) {
@@ -356,7 +356,7 @@ class Tuner {
                                                   : cubin_of(code.source, *options_.target, options_.cache, stop_));
     MeasureRequest request;
     STRATA_TRY(request.cubin, write("own.cubin", {cubin.data(), cubin.size()}));
-    STRATA_TRY(request.manifest, write("own.launch.json", launch_manifest(code)));
+    STRATA_TRY(request.manifest, write("own.launch.json", launch_manifest(code, ManifestAccesses::Left)));
     request.inputs = files_->inputs;
     for (size_t i = 0; i < code.outputs.size(); ++i) {
       request.save[code.outputs[i].name] = (folder_.path() / fmt::format("expected{}.npy", i)).string();

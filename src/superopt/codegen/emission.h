@@ -9,9 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "block/regions.h"
 #include "ir/graph.h"
 #include "machine/target.h"
-#include "runtime/library_work.h"
+#include "runtime/launch_manifest.h"
 #include "support/deadline.h"
 
 namespace strata {
@@ -26,9 +27,11 @@ struct EmittedKernel {
   int64_t blocks = 1;
   int64_t threads = 1;
   int64_t shared_bytes = 0;
-  double seconds = 0;                  ///< estimated
-  double device_bytes = 0;             ///< that memory moves for it
-  std::optional<LibraryWork> library;  ///< what a library computes in place of a function; the result's buffer is last
+  double seconds = 0;                   ///< estimated
+  double device_bytes = 0;              ///< that memory moves for it
+  std::vector<AccessRegion> regions{};  ///< by block, where the text is wanted; empty where they are not known
+  std::vector<ArrayType> types{};       ///< of the arguments, as regions have their indices
+  std::optional<LibraryWork> library;   ///< what a library computes in place of a function; the result's buffer is last
 };
 
 /// Kernels, in order, that together do the work of some operators of a kernel graph. No path leaves those and comes

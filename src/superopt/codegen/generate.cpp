@@ -8,6 +8,7 @@
 #include "ir/text.h"
 #include "ir/validate.h"
 #include "ir/views.h"
+#include "superopt/codegen/block_accesses.h"
 #include "superopt/codegen/emit.h"
 #include "superopt/codegen/fronts.h"
 #include "superopt/codegen/glue_operators.h"
@@ -46,7 +47,8 @@ class Generator {
         views_(view_operations(graph, libraries_.strided)),
         memory_(memory_views(graph, libraries_.strided)),
         lies_(memory_views(graph)),
-        half_(from_half_precision(graph)) {}
+        half_(from_half_precision(graph)),
+        accesses_(graph, libraries_.strided, fronts_) {}
 
   Result<GeneratedProgram> run() {
     for (size_t i : libraries_.refused) {
@@ -100,7 +102,7 @@ class Generator {
     for (size_t at = 0; (at = graph_text.find('\n', at)) != std::string::npos; at += 4)
       graph_text.replace(at, 1, "\n// ");
     if (passes_.grouping && !passes_.one_kernel) kernels += group_launches(program_, target_, passes_.spreading);
-    set_overlap();
+    set_overlap(program_, target_, passes_);
     for (const KernelLaunch& made : program_.launches) {
       if (!made.library && !made.predefined && !passes_.one_kernel) kernels += kernel_text(made);
     }
@@ -192,6 +194,16 @@ class Generator {
     return std::nullopt;
   }
 
+  /// Of a buffer that has one already.
+  ArrayType type_of(const std::string& buffer) const {
+    for (const auto* buffers : {&program_.inputs, &program_.intermediates, &program_.outputs}) {
+      for (const DeviceBuffer& one : *buffers) {
+        if (one.name == buffer) return one.type;
+      }
+    }
+    return {};
+  }
+
   std::string emitted_kernels(const EmittedGroup& group) {
     std::string text;
     for (const EmittedKernel& emitted : group.kernels) {
@@ -214,20 +226,10 @@ class Generator {
         made.parameters.push_back(parameter.substr(parameter.rfind(' ') + 1));
         made.types.push_back(parameter.substr(0, parameter.rfind(' ')));
       }
+      LaunchAccesses::add_emitted(made, emitted, [&](const std::string& name) { return type_of(name); });
       text += emitted.text;
     }
     return text;
-  }
-
-  /// A kernel of a library does not let the next one start, and may end with something that is no kernel. Runs of a
-  /// program follow each other, so that its first launch comes after its last.
-  void set_overlap() {
-    if (program_.launches.empty()) return;
-    bool behind_library = program_.launches.back().library.has_value();
-    for (KernelLaunch& made : program_.launches) {
-      made.overlaps_previous = target_.overlapping_kernels && passes_.overlap && !made.library && !behind_library;
-      behind_library = made.library.has_value();
-    }
   }
 
   /// How an operator computes functions of floats: approximately where all that it depends on has 16 bits.
@@ -365,16 +367,6 @@ class Generator {
     return text + code.text;
   }
 
-  /// A function of a block, with these statements: its parameters are `p`, the launch's tensor maps, the block's
-  /// coordinates and its shared memory.
-  static std::string block_function(const KernelLaunch& made, const Parameters& p, const std::string& statements) {
-    std::string declaration = p.declaration();
-    for (size_t n = 0; n < made.tensor_maps.size(); ++n)
-      declaration += fmt::format(", const strata_device::TensorMap* map_{}", n);
-    return fmt::format("static STRATA_DEVICE void {}({}, {}, unsigned char* shared) {{\n{}}}\n\n", made.function,
-                       declaration, kBlockCoordinates, statements);
-  }
-
   BlockCall call_of(const Operation& op, const std::string& function, std::vector<std::string> tensors,
                     const KernelLaunch& made) const {
     BlockCall call{function, math_of(op), std::move(tensors), {}, "block_x, block_y, block_z", "shared"};
@@ -397,6 +389,7 @@ class Generator {
     made.types.emplace_back("unsigned char*");
     made.parameters = p.names;
     made.parameters.push_back(kPackedConstants);
+    accesses_.add_packing(made, op, packing);
     made.device_bytes = 2 * static_cast<double>(packing.bytes);
     made.seconds = target_.kernel_seconds() + made.device_bytes / target_.rates.copy_bandwidth;
   }
@@ -430,6 +423,7 @@ class Generator {
       call.maps.push_back(kPackedConstants);
       call.coordinates += fmt::format(", {}", op.body->launch().loop);
     }
+    accesses_.add_block_graph(made, op, code);
     made.types = p.types;
     made.parameters = p.names;
     if (!code.packing) made.task = BlockTask{name, math_of(op), code.team(), code.ring, code.scratch_bytes};
@@ -439,7 +433,7 @@ class Generator {
     if (code.ring) {
       made.function = name + "_block";
       if (!made.part_function.empty()) made.part_function = made.function;
-      text += block_function(made, p, block_statements(code, call, team_of(code)));
+      text += block_function(made, p.declaration(), block_statements(code, call, team_of(code)));
     }
     return text;
   }
@@ -505,7 +499,7 @@ class Generator {
     made.arguments = p.buffers;
     made.arguments.push_back(add_counters(i, pair.groups.count()));
     for (GpuTensorMap& map : made.tensor_maps) map.argument = p.first[map.argument];
-
+    accesses_.add_handover(made, {first, p.first}, {second, p.second}, code, pair.groups, kCounterStride);
     made.registers = std::max(made.registers, behind.registers);
     made.device_bytes += device_bytes(second, operand_strides(lies_, second));
     made.seconds = schedule_seconds(first, operand_strides(lies_, first), code, schedule, target_) +
@@ -524,7 +518,7 @@ class Generator {
                              pair.groups.consumer(n));
         });
     return functions(code) + fmt::format("// {}\n", headline(second)) + functions(behind) + "// Both in one launch.\n" +
-           block_function(made, p.all, statements);
+           block_function(made, p.all.declaration(), statements);
   }
 
   /// A new buffer of counters, by its name.
@@ -548,6 +542,7 @@ class Generator {
     made.function = name;
     made.threads = 256;
     made.grid[0] = std::clamp<int64_t>(ceil_div(type.elements(), made.threads), 1, kMostBlocks);
+    accesses_.add_predefined(made, op);
     std::string body;
     const std::vector<std::string> operands(p.names.begin(), p.names.end() - 1);
     if (op_def(op.kind).cuda.form == CudaLowering::Form::Elementwise) {
@@ -578,6 +573,7 @@ class Generator {
   const std::vector<bool> half_;          ///< by tensor: whether all inputs that it depends on have 16 bits
   std::vector<bool> done_;                ///< by operation
   UncopiedFronts fronts_;
+  const LaunchAccesses accesses_;
   size_t first_ = 0;            ///< all operations before it are done
   std::vector<int> group_;      ///< by operation: of program_.emitted, or −1
   std::set<std::string> wide_;  ///< instructions that are defined

@@ -52,6 +52,8 @@ struct KernelLaunch : GpuLaunch {
   double seconds = 0;                   ///< estimated
   int parts = 1;                        ///< independent kernels that share it
   double device_bytes = 0;              ///< that memory moves for it
+  /// What its blocks touch, by their numbers along x, y and z (block_accesses.h); empty where it is not known.
+  std::vector<GpuAccess> block_accesses;
 
   /// The coordinates of the graph's block, from expressions for those of the launch's.
   std::string coordinates(std::array<std::string, 3> at) const;
@@ -122,9 +124,12 @@ CostEstimate emitted_cost(const Graph& graph, const Target& target, const Schedu
 Result<GeneratedProgram> generate_cuda(const Graph& graph, const Target& target, const Schedules& schedules = {},
                                        const Passes& passes = {});
 
+/// Whether a manifest says what launches touch. What measures them needs it not, nor do the keys of its results.
+enum class ManifestAccesses : uint8_t { Said, Left };
+
 /// What a runner needs beside the cubin (runtime/launch_manifest.h). Buffers are listed once: an output that is an
 /// input is listed as an input.
-std::string launch_manifest(const GeneratedProgram& program);
+std::string launch_manifest(const GeneratedProgram& program, ManifestAccesses accesses = ManifestAccesses::Said);
 
 /// A host program of the same source: reads the inputs as raw files in the order of `inputs` from its arguments, runs
 /// all launches, none of which may be a library's, and writes the outputs to the files named after them. For

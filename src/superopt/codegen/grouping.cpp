@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "superopt/codegen/block_accesses.h"
 #include "superopt/codegen/emit.h"
 #include "superopt/codegen/joined_parameters.h"
 #include "superopt/codegen/schedule_cost.h"
@@ -181,6 +182,7 @@ class Group {
       made_.shared_bytes =
           std::max(made_.shared_bytes, spreading_bytes(made_.grid[0], {.cluster = made_.cluster}, target));
     if (prepares_) made_.preparation = name_ + "_start";
+    add_accesses();
   }
 
   const KernelLaunch& launch() const { return made_; }
@@ -193,6 +195,18 @@ class Group {
   }
 
  private:
+  /// Those of all parts, where all are known.
+  void add_accesses() {
+    int64_t first = 0;
+    for (size_t n = 0; n < parts_.size(); ++n) {
+      const KernelLaunch& part = *parts_[n];
+      const auto accesses = renumbered(blocks_from(first, part.grid), parameters_.accesses(n, part));
+      if (accesses.empty()) return made_.block_accesses.clear();
+      made_.block_accesses.insert(made_.block_accesses.end(), accesses.begin(), accesses.end());
+      first += blocks_of(part);
+    }
+  }
+
   /// Statements in a branch for each part; `branch` has its own as far as blocks take part.
   template <class Branch>
   std::string by_block(const Branch& branch) const {

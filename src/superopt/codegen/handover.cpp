@@ -9,6 +9,10 @@
 #include "block/regions.h"
 
 namespace strata {
+
+using indexing::Expr;
+using indexing::IndexingMap;
+
 namespace {
 
 constexpr std::array kCoordinates{"block_x", "block_y", "block_z"};
@@ -126,6 +130,35 @@ std::string HandoverGroups::consumer(const std::string& n) const {
     if (!inside.empty()) at[h] = inside;
   }
   return fmt::format("{}", fmt::join(at, ", "));
+}
+
+IndexingMap HandoverGroups::counter(int64_t stride) const {
+  IndexingMap map;
+  std::vector<Expr> digits(along.size());
+  for (size_t g = 0; g < from.size(); ++g) {
+    map.dims.push_back(indexing::below(from[g].size));
+    if (from[g].group >= 0)
+      digits[static_cast<size_t>(from[g].group)] = floor_div(Expr::dim(static_cast<int>(g)), from[g].chunk);
+  }
+  Expr number;
+  for (size_t place = 0; place < along.size(); ++place) number = number * along[place] + digits[place];
+  map.results = {number * stride};
+  return map;
+}
+
+IndexingMap HandoverGroups::consumers_of() const {
+  IndexingMap map;
+  for (const Axis& axis : from) map.dims.push_back(indexing::below(axis.size));
+  for (size_t h = 0; h < to.size(); ++h) {
+    map.ranges.push_back(indexing::below(to[h].chunk));
+    Expr at = Expr::range(static_cast<int>(h));
+    for (size_t g = 0; g < from.size() && to[h].group >= 0; ++g) {
+      if (from[g].group == to[h].group)
+        at = at + floor_div(Expr::dim(static_cast<int>(g)), from[g].chunk) * to[h].chunk;
+    }
+    map.results.push_back(at);
+  }
+  return map;
 }
 
 std::optional<HandoverGroups> handover_groups(const Graph& graph, const Operation& from, const Operation& to) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "indexing/indexing_map.h"
 #include "ir/graph.h"
 #include "superopt/codegen/block_code.h"
 
@@ -32,6 +33,11 @@ struct HandoverGroups {
   std::string rank() const;
   /// Coordinates of block `n` (an expression) of the group in the second kernel, as arguments; three of them.
   std::string consumer(const std::string& n) const;
+
+  /// From the coordinates of a block of the first: its group's counter, one in so many elements; and the coordinates of
+  /// all blocks of the second that are in its group.
+  indexing::IndexingMap counter(int64_t stride) const;
+  indexing::IndexingMap consumers_of() const;
 };
 
 /// Groups of blocks of operator `from` and of the block graph `to` that reads its results, as small as boxes allow.

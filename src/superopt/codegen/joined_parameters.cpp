@@ -10,6 +10,7 @@ JoinedParameters::JoinedParameters(const std::vector<const KernelLaunch*>& launc
   };
   for (const KernelLaunch* launch : launches) {
     std::vector<std::string>& own = tensors.emplace_back();
+    places.emplace_back();
     for (size_t i = 0; i < launch->arguments.size(); ++i) {
       const size_t at = place(launch->arguments[i]);
       if (at == arguments.size()) {
@@ -18,6 +19,7 @@ JoinedParameters::JoinedParameters(const std::vector<const KernelLaunch*>& launc
         types[at] = launch->types[i];
       }
       own.push_back(names[at]);
+      places.back().push_back(at);
     }
   }
   for (const KernelLaunch* launch : launches) {
@@ -34,6 +36,12 @@ void JoinedParameters::add(const std::string& argument, const std::string& type,
   arguments.push_back(argument);
   types.push_back(type);
   names.push_back(name);
+}
+
+std::vector<GpuAccess> JoinedParameters::accesses(size_t n, const KernelLaunch& launch) const {
+  std::vector<GpuAccess> made = launch.block_accesses;
+  for (GpuAccess& access : made) access.argument = places[n][access.argument];
+  return made;
 }
 
 std::string JoinedParameters::declaration() const {

@@ -50,6 +50,22 @@ std::string typed_names(const std::vector<std::string>& types, const std::vector
   return text;
 }
 
+std::string block_function(const KernelLaunch& launch, std::string declaration, const std::string& statements) {
+  for (size_t n = 0; n < launch.tensor_maps.size(); ++n)
+    declaration += fmt::format(", const strata_device::TensorMap* map_{}", n);
+  return fmt::format("static STRATA_DEVICE void {}({}, {}, unsigned char* shared) {{\n{}}}\n\n", launch.function,
+                     declaration, kBlockCoordinates, statements);
+}
+
+void set_overlap(GeneratedProgram& program, const Target& target, const Passes& passes) {
+  if (program.launches.empty()) return;
+  bool behind_library = program.launches.back().library.has_value();
+  for (KernelLaunch& made : program.launches) {
+    made.overlaps_previous = target.overlapping_kernels && passes.overlap && !made.library && !behind_library;
+    behind_library = made.library.has_value();
+  }
+}
+
 std::string kernel_text(const KernelLaunch& launch) {
   std::string all = typed_names(launch.types, launch.parameters);
   std::vector<std::string> names = launch.parameters;

@@ -24,12 +24,19 @@ struct BlockCall {
 std::string block_statements(const BlockCode& code, const BlockCall& call, const std::string& team);
 /// The variable of a kernel that is its shared memory.
 constexpr const char* kSharedMemory = "shared_memory";
+/// Says which launches may start before the one before them has ended. A kernel of a library does not let the next one
+/// start, and may end with something that is no kernel. Runs of a program follow each other, so that its first launch
+/// comes after its last.
+void set_overlap(GeneratedProgram& program, const Target& target, const Passes& passes);
 /// Every kernel may be launched while the one before it still runs, and lets the next one be launched at once: blocks
 /// are set up meanwhile, which `preparation` (a statement) is part of, and memory is touched when the kernel before has
 /// ended.
 std::string kernel_order(const std::string& preparation = "");
 /// "float* a, const float* b".
 std::string typed_names(const std::vector<std::string>& types, const std::vector<std::string>& names);
+/// A function of a block, the launch's, with these statements: it takes what `declaration` says, the launch's tensor
+/// maps, the block's coordinates and its shared memory.
+std::string block_function(const KernelLaunch& launch, std::string declaration, const std::string& statements);
 /// The kernel of a launch, which calls its function.
 std::string kernel_text(const KernelLaunch& launch);
 /// What starts the ring's barriers, to be called with the block's shared memory before any tensor is touched; empty

@@ -242,7 +242,7 @@ std::string map_text(const GpuTensorMap& map) {
 Result<std::string> launcher_program(const GeneratedProgram& program) {
   if (const std::string needed = needed_libraries(program); !needed.empty())
     return unsupported("launches need {}; best.launch.json describes them", needed);
-  const LaunchManifest manifest = manifest_of(program);
+  const LaunchManifest manifest = manifest_of(program, ManifestAccesses::Left);
   std::string text(kHead);
   std::map<std::string, size_t> numbers;
   text += "static const std::vector<Buffer> kBuffers = {\n";

@@ -8,7 +8,7 @@
 namespace strata {
 
 /// What a runner needs beside the cubin. Buffers are listed once: an output that is an input is listed as an input.
-LaunchManifest manifest_of(const GeneratedProgram& program);
+LaunchManifest manifest_of(const GeneratedProgram& program, ManifestAccesses accesses = ManifestAccesses::Said);
 
 /// A C++17 source that loads a cubin of the program and launches its kernels, by the CUDA driver's interface alone: the
 /// functions load() and launch() to take over, and a main() that runs them on files. Error (Unsupported) where a launch

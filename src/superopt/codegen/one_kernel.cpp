@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "superopt/codegen/block_accesses.h"
 #include "superopt/codegen/emit.h"
 #include "superopt/codegen/joined_parameters.h"
 #include "superopt/codegen/kernel_text.h"
@@ -88,6 +89,25 @@ class OneKernel {
     made.types = parameters_->types;
     made.parameters = parameters_->names;
     made.tensor_maps = parameters_->tensor_maps;
+    add_accesses(made);
+  }
+
+  /// Of all phases in order, where all are known: a later one reads what those before it wrote. Its two counters lie
+  /// apart (device/strata_handover.h, end_phases).
+  void add_accesses(KernelLaunch& made) const {
+    constexpr int64_t kBetweenCounters = 16;
+    for (size_t n = 0; n < program_.launches.size(); ++n) {
+      const KernelLaunch& launch = program_.launches[n];
+      const auto accesses = renumbered(blocks_in_turn(blocks_, launch.grid), parameters_->accesses(n, launch));
+      if (accesses.empty()) return made.block_accesses.clear();
+      made.block_accesses.insert(made.block_accesses.end(), accesses.begin(), accesses.end());
+    }
+    indexing::IndexingMap counters;
+    counters.dims = indexing::positions({blocks_, 1, 1});
+    counters.ranges = {indexing::below(2)};
+    counters.results = {indexing::Expr::range(0) * kBetweenCounters};
+    for (const bool writes : {false, true})
+      made.block_accesses.push_back({made.arguments.size() - 1, writes, true, counters});
   }
 
   std::string start_function(const std::string& name) const {

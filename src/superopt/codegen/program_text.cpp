@@ -3,7 +3,9 @@
 #include <map>
 #include <set>
 
+#include "runtime/launch_accesses.h"
 #include "runtime/memory_layout.h"
+#include "superopt/codegen/block_accesses.h"
 #include "superopt/codegen/emit.h"
 #include "superopt/codegen/generate.h"
 #include "superopt/codegen/launcher.h"
@@ -27,7 +29,7 @@ std::string needed_libraries(const GeneratedProgram& program) {
   return all;
 }
 
-LaunchManifest manifest_of(const GeneratedProgram& program) {
+LaunchManifest manifest_of(const GeneratedProgram& program, ManifestAccesses accesses) {
   LaunchManifest manifest;
   std::set<std::string> listed;  // an output that is an input stays an input
   const auto add = [&](BufferRole role, const std::vector<DeviceBuffer>& buffers) {
@@ -39,12 +41,18 @@ LaunchManifest manifest_of(const GeneratedProgram& program) {
   add(BufferRole::Intermediate, program.intermediates);
   add(BufferRole::Counters, program.counters);
   add(BufferRole::Output, program.outputs);
-  manifest.steps.assign(program.launches.begin(), program.launches.end());
+  for (const KernelLaunch& launch : program.launches) {
+    GpuLaunch& made = *manifest.steps.emplace_back(GpuLaunch(launch)).launch();
+    if (accesses == ManifestAccesses::Said) made.accesses = manifest_accesses(launch);
+  }
   place_buffers(manifest, /*outputs=*/false);
+  classify_arguments(manifest, [](const GpuLaunch& launch) { return !launch.accesses.empty(); });
   return manifest;
 }
 
-std::string launch_manifest(const GeneratedProgram& program) { return *print(manifest_of(program)); }
+std::string launch_manifest(const GeneratedProgram& program, ManifestAccesses accesses) {
+  return *print(manifest_of(program, accesses));
+}
 
 std::string host_program(const GeneratedProgram& program) {
   std::map<std::string, std::string> variables;
