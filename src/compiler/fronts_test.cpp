@@ -4,9 +4,11 @@
 
 #include "compiler/test_programs.h"
 #include "runtime/compile.h"
+#include "runtime/launch_accesses.h"
 #include "runtime/storage.h"
 #include "superopt/codegen/generate.h"
 #include "superopt/codegen/test_host.h"
+#include "superopt/codegen/test_touched.h"
 
 namespace strata::compiler {
 namespace {
@@ -93,6 +95,28 @@ TEST(Fronts, CachesAreReadWhereTheyLie) {
     const auto cubin = compile_cubin(program->source, target);
     EXPECT_TRUE(cubin) << cubin.error().to_string();
   }
+}
+
+/// A block touches of the cache, and of what is copied, just what the manifest says. The emitters' kernel is assembly
+/// on the host, where nobody notes what it touches: of it, all of what is copied is said to be written.
+TEST(Fronts, ManifestsSayWhatIsTouchedOfBothMemories) {
+  const GraphPtr graph = parsed(Cache{}.text());
+  Schedules schedules(number_of_block(*graph) + 1);
+  schedules.back() = BlockSchedule{.loop_warps = 2, .stages = 2};
+  const auto program = generate_cuda(*graph, **find_target("sm_90a"), schedules, with_emitters());
+  ASSERT_TRUE(program) << program.error().to_string();
+  const LaunchManifest manifest = manifest_of(*program);
+  ASSERT_EQ(manifest.steps.size(), 2U);
+  const auto checked = check_accesses(manifest);
+  EXPECT_TRUE(checked) << checked.error().to_string();
+  SaidTouches said = said_touches(manifest);
+  std::map<std::string, std::set<int64_t>> copied;
+  for (const auto& [key, elements] : said.all) {
+    if (key.launch == 0 && key.writes) copied[key.buffer].insert(elements.begin(), elements.end());
+  }
+  for (const char* name : {"Kall", "Vall"}) EXPECT_EQ(std::ssize(copied[name]), 2 * 32 * 32) << name;
+  std::erase_if(said.exact, [](const auto& one) { return one.first.launch == 0; });
+  EXPECT_EQ(difference(said, touched_on_host(*program, uniform_inputs(*graph, -1, 1, 7))), "") << *print(manifest);
 }
 
 TEST(Fronts, OfOtherSizes) {

@@ -28,8 +28,9 @@ namespace {
 /// What one fusion became. Fusions that are equal but for names, as layers of a model have them, are compiled once.
 struct FusionText {
   emitters::Decision decision;
-  std::vector<hlo::Shape> outputs;
-  std::string text;  ///< of the block function, which is called kAnyName; empty where none was wanted
+  std::vector<hlo::Shape> inputs, outputs;
+  std::vector<AccessRegion> regions;  ///< of inputs, then outputs; empty where no text was wanted
+  std::string text;                   ///< of the block function, which is called kAnyName; empty where none was wanted
 };
 
 /// By structure (hlo/structure_key.h), target, and whether with text.
@@ -153,6 +154,8 @@ class GroupBuilder {
     std::string name, text;
     std::vector<std::string> arguments, types;  ///< buffers, inputs before outputs
     size_t inputs = 0;
+    std::vector<AccessRegion> regions;  ///< empty where they are not known
+    std::vector<ArrayType> arrays;      ///< of the arguments
     int64_t blocks = 0;
     int64_t threads = 0;
     int64_t shared_bytes = 0;
@@ -196,9 +199,11 @@ class GroupBuilder {
     if (known != fusions_.end()) return known->second;
     const auto make = [&]() -> Result<FusionText> {
       STRATA_TRY(const emitters::EmittedFusion fusion, emit_alone(module, std::string(kAnyName), options_));
-      FusionText made{fusion.decision(), fusion.outputs(), {}};
+      FusionText made{fusion.decision(), fusion.inputs(), fusion.outputs(), {}, {}};
       if (text_ == KernelText::Wanted) {
         STRATA_TRY(made.text, block_function(fusion, types));
+        STRATA_TRY(std::vector<std::vector<AccessRegion>> regions, fusion.regions());
+        made.regions = std::move(regions.front());
       }
       return made;
     };
@@ -211,6 +216,11 @@ class GroupBuilder {
     body.shared_bytes = launch.shared_bytes;
     body.blocks = launch.blocks;
     body.threads = launch.threads;
+    body.regions = fusion.regions;
+    for (const auto* shapes : {&fusion.inputs, &fusion.outputs}) {
+      for (const hlo::Shape& shape : *shapes)
+        body.arrays.emplace_back(std::string(hlo::name(shape.type)), hlo::byte_width(shape.type), shape.dims);
+    }
     bodies_.push_back(std::move(body));
   }
 
@@ -282,6 +292,7 @@ class GroupBuilder {
     kernel.name = bodies.front().name + "_emitted";
     kernel.blocks = 0;
     for (const Body& body : bodies) kernel.threads = std::max(kernel.threads, body.threads);
+    const bool known = std::ranges::none_of(bodies, [](const Body& body) { return body.regions.empty(); });
     std::string calls;
     for (const Body& body : bodies) {
       kernel.text += body.text;
@@ -291,6 +302,8 @@ class GroupBuilder {
         kernel.parameters.push_back(fmt::format("{} {}", body.types[i], names.back()));
         kernel.arguments.push_back(body.arguments[i]);
       }
+      if (known) add_regions(body, kernel);
+      kernel.types.insert(kernel.types.end(), body.arrays.begin(), body.arrays.end());
       names.push_back(kernel.blocks == 0 ? "block" : fmt::format("block - {}", kernel.blocks));
       names.emplace_back("shared");
       kernel.blocks += body.blocks;
@@ -308,6 +321,19 @@ class GroupBuilder {
         "  const auto block = static_cast<unsigned>(block_x);\n{}}}\n\n",
         kernel.name, fmt::join(kernel.parameters, ", "), kBlockCoordinates, calls);
     return kernel;
+  }
+
+  /// Of a body whose arguments are the last that the kernel has so far, and whose blocks are its next ones.
+  static void add_regions(const Body& body, EmittedKernel& kernel) {
+    indexing::IndexingMap numbers;
+    numbers.dims = {{kernel.blocks, kernel.blocks + body.blocks - 1}};
+    numbers.results = {indexing::Expr::dim(0) - kernel.blocks};
+    const auto first = static_cast<int>(kernel.arguments.size() - body.arguments.size());
+    for (AccessRegion region : body.regions) {
+      region.argument += first;
+      region.map = compose(numbers, region.map);
+      kernel.regions.push_back(std::move(region));
+    }
   }
 
   /// The next argument of a body; its type in CUDA.

@@ -10,8 +10,8 @@
 #include <thread>
 
 #include "emitters/buffers.h"
+#include "emitters/image_accesses.h"
 #include "hlo/evaluate.h"
-#include "runtime/launch_accesses.h"
 #include "runtime/memory_layout.h"
 #include "runtime/nv_jit_link.h"
 
@@ -366,8 +366,9 @@ class ImageBuilder {
     }
     if (lax.manifest.uses_kernels()) image_.modules[part_] = lax.cubin;
     for (const GpuStep& one : lax.manifest.steps) {
-      GpuLaunch launch = *one.launch();
-      for (std::string& argument : launch.arguments) argument = outside.at(argument);
+      GpuLaunch launch = placed_launch(*one.launch(), lax.manifest, [&](const std::string& argument) -> GpuBuffer& {
+        return buffer(outside.at(argument));
+      });
       if (!launch.library) launch.module = part_;
       steps.emplace_back(std::move(launch), part_, "superoptimizer");
     }
@@ -507,29 +508,6 @@ Result<std::string> cubin_of(const LoopKernel& loop, const std::string& arch) {
 }
 
 namespace {
-
-/// What the kernels of these fusions touch, found in their code.
-Result<void> add_accesses(LaunchManifest& manifest, const std::vector<const EmittedFusion*>& fusions) {
-  std::map<std::string, std::vector<AccessRegion>> regions;  // by kernel
-  for (const EmittedFusion* fusion : fusions) {
-    STRATA_TRY(std::vector<std::vector<AccessRegion>> of, fusion->regions());
-    const std::vector<std::string> kernels = fusion->kernel_names();
-    for (size_t i = 0; i < kernels.size(); ++i) regions[kernels[i]] = std::move(of[i]);
-  }
-  const auto find = [&](const GpuLaunch& launch) {
-    return launch.module.empty() || launch.library ? regions.end() : regions.find(launch.kernel);
-  };
-  for_each_step(manifest.steps, [&](GpuStep& step) {
-    GpuLaunch* launch = step.launch();
-    if (launch == nullptr) return;
-    const auto found = find(*launch);
-    if (found == regions.end()) return;
-    for (const AccessRegion& region : found->second)
-      launch->accesses.push_back({static_cast<size_t>(region.argument), region.writes, region.exact, region.map});
-  });
-  classify_arguments(manifest, [&](const GpuLaunch& launch) { return find(launch) != regions.end(); });
-  return check_accesses(manifest);
-}
 
 /// On all cores: cubins take most of the time.
 void in_parallel(const std::vector<std::function<void()>>& works) {

@@ -53,6 +53,17 @@ TEST_P(LaxSearchOfJax, ProgramsAgreeOnTheCpu) {
   const auto actual = run_on_cpu(*program, arguments);
   ASSERT_TRUE(expected && actual);
   EXPECT_EQ(hlo::difference(*actual, *expected, kSlack).value_or(""), "");
+  // Its kernels say what they touch of the module's arrays; making the image checks that.
+  const auto image = image_of(*program, {}, [](const EmittedFusion&) { return Result<std::string>("code"); });
+  ASSERT_TRUE(image) << image.error().to_string();
+  int kernels = 0;
+  for_each_step(image->image.manifest.steps, [&](const GpuStep& step) {
+    if (step.what != "superoptimizer" || step.launch()->library) return;
+    ++kernels;
+    EXPECT_FALSE(step.launch()->accesses.empty()) << step.launch()->kernel;
+    EXPECT_EQ(step.launch()->classes.size(), step.launch()->arguments.size());
+  });
+  EXPECT_GT(kernels, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Modules, LaxSearchOfJax,
