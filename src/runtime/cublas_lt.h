@@ -38,7 +38,7 @@ struct CublasLt {
   static constexpr int kTransposeA = 3, kTransposeB = 4, kEpilogue = 7, kBiasPointer = 8;
   static constexpr int kScaleAPointer = 17;  ///< of f8: what the library's A is multiplied by
   static constexpr int kBatchCount = 5, kBatchStride = 6;
-  static constexpr int kMostWorkspace = 1, kReductions = 3;
+  static constexpr int kMostWorkspace = 1, kReductions = 3, kLeastAlignmentA = 5, kLeastAlignmentB = 6;
   /// Partial sums are added in place or in the type of computing, never in the result's.
   static constexpr uint32_t kExactReductions = 1 | 2;
   static constexpr uint32_t kNoEpilogue = 1, kRelu = 2, kBias = 4, kGelu = 32;

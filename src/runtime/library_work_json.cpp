@@ -19,7 +19,9 @@ Result<MatrixProduct::Operand> read_operand(const Json& json) {
   if (json.contains("type")) {
     STRATA_TRY(operand.bytes, parse_byte_type(json.at("type").get<std::string>()));
   }
-  if (operand.leading < 1 || operand.batch_stride < 0) return invalid("a product has an operand that lies nowhere");
+  operand.offset = json.value("offset", int64_t{0});
+  if (operand.leading < 1 || operand.batch_stride < 0 || operand.offset < 0)
+    return invalid("a product has an operand that lies nowhere");
   return operand;
 }
 
@@ -59,6 +61,7 @@ OrderedJson product_json(const MatrixProduct& p) {
   const auto operand = [](const MatrixProduct::Operand& o) {
     OrderedJson made = {{"transposed", o.transposed}, {"leading", o.leading}, {"batch_stride", o.batch_stride}};
     if (o.bytes) made["type"] = std::string(name_of(*o.bytes));
+    if (o.offset != 0) made["offset"] = o.offset;
     return made;
   };
   OrderedJson json = {{"type", std::string(name_of(p.type))},

@@ -120,6 +120,15 @@ Result<void> PreparedProduct::choose() {
   STRATA_CHECK(lt.check(lt.set_preference(preference, CublasLt::kReductions, &CublasLt::kExactReductions,
                                           sizeof CublasLt::kExactReductions),
                         "choosing an algorithm"));
+  // Arrays begin at multiples of what the library takes for granted, 256 bytes. What lies inside of one may not.
+  const auto align = [&](int attribute, const MatrixProduct::Operand& operand) -> Result<void> {
+    if (operand.offset == 0) return {};
+    const auto bytes = static_cast<uint64_t>(operand.offset * product_.size_of_operand(operand));
+    const auto least = static_cast<uint32_t>(std::min<uint64_t>(bytes & -bytes, 256));
+    return lt.check(lt.set_preference(preference, attribute, &least, sizeof least), "choosing an algorithm");
+  };
+  STRATA_CHECK(align(CublasLt::kLeastAlignmentA, product_.b));  // the library's A is our B
+  STRATA_CHECK(align(CublasLt::kLeastAlignmentB, product_.a));
   std::array<CublasLt::Heuristic, kMostAlgorithms> offered{};
   int count = 0;
   const int status =
@@ -147,12 +156,15 @@ Result<void> PreparedProduct::run(CudaStream stream, const std::vector<CudaPoint
   };
   if (product_.scaled) STRATA_CHECK(name(CublasLt::kScaleAPointer, 2));
   if (product_.bias) STRATA_CHECK(name(CublasLt::kBiasPointer, product_.scaled ? 3 : 2));
+  const auto start_of = [&](size_t argument, const MatrixProduct::Operand& operand) {
+    return arguments[argument] + static_cast<CudaPointer>(operand.offset * product_.size_of_operand(operand));
+  };
   // Factors have the type of the sums.
   const auto multiply = [&](auto one) {
     const auto kept = product_.accumulates ? one : decltype(one){0};
-    return lt.multiply(library_.handle(), operation_, &one, arguments[1], b_, arguments[0], a_, &kept, arguments.back(),
-                       c_, arguments.back(), c_, &algorithm_, workspace, static_cast<size_t>(kProductWorkspace),
-                       stream);
+    return lt.multiply(library_.handle(), operation_, &one, start_of(1, product_.b), b_, start_of(0, product_.a), a_,
+                       &kept, arguments.back(), c_, arguments.back(), c_, &algorithm_, workspace,
+                       static_cast<size_t>(kProductWorkspace), stream);
   };
   const int status = product_.of_integers()        ? multiply(int32_t{1})
                      : product_.type == DType::F64 ? multiply(double{1})

@@ -40,6 +40,7 @@ struct MatrixProduct {
     int64_t leading = 0;
     int64_t batch_stride = 0;         ///< from one matrix to the next, in elements; 0: one for all
     std::optional<ByteType> bytes{};  ///< the elements' type, if it is another than the product's
+    int64_t offset = 0;               ///< elements of the argument before the first matrix: a slice of it is read
 
     friend bool operator==(const Operand&, const Operand&) = default;
   };

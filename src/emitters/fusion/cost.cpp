@@ -321,8 +321,10 @@ PricedInstruction priced_instruction(const hlo::Module& module, hlo::Computation
   }
   priced.passes_on = hlo::is_elementwise(it.opcode) || moves;
   // A table that the cache has is there, rows of it or all.
-  if (it.opcode == Opcode::Gather && bytes_of(from.operand_shape(it, 0)) >= static_cast<double>(target.l2_bytes) / 2)
-    priced.gathered_bytes = bytes_of_gathered(from, it);
+  const bool gathers =
+      it.opcode == Opcode::Gather && bytes_of(from.operand_shape(it, 0)) >= static_cast<double>(target.l2_bytes) / 2;
+  if (gathers || it.opcode == Opcode::Slice || it.opcode == Opcode::DynamicSlice)
+    priced.part_bytes = bytes_of_part(from, it);
   if (it.opcode == Opcode::Scatter) priced.update_microseconds = update_microseconds(module, from, it, target);
   return priced;
 }

@@ -106,9 +106,15 @@ double bytes_across_results(const PricedKernel& kernel, const indexing::Evaluati
   return bytes;
 }
 
-double bytes_of_gathered(const hlo::Computation& from, const Instruction& it) {
+double bytes_of_part(const hlo::Computation& from, const Instruction& it) {
   const hlo::Shape& table = from.operand_shape(it, 0);
-  const std::vector<int64_t>& sizes = it.as<hlo::GatherAttributes>().slice_sizes;
+  std::vector<int64_t> sizes = it.shape.dims;
+  if (it.opcode == Opcode::Gather) {
+    sizes = it.as<hlo::GatherAttributes>().slice_sizes;
+  } else if (it.opcode == Opcode::Slice) {
+    const std::vector<int64_t>& strides = it.as<hlo::SliceAttributes>().strides;
+    for (size_t d = 0; d < sizes.size(); ++d) sizes[d] = strides[d] == 1 ? sizes[d] : 1;
+  }
   double row = 1;  // of elements that lie together
   for (const int64_t d : table.minor_to_major) {
     row *= static_cast<double>(sizes[static_cast<size_t>(d)]);
@@ -124,8 +130,8 @@ double bytes_of_read(const PricedKernel& kernel, InstructionId parameter) {
     const std::span<const InstructionId> operands = kernel.graph.operands_of(static_cast<InstructionId>(i));
     for (size_t k = 0; k < operands.size(); ++k) {
       if (operands[k] != parameter) continue;
-      const double gathered = k == 0 ? kernel.instructions[i]->gathered_bytes : 0;
-      bytes = std::max(bytes, gathered > 0 ? gathered : kSectorBytes);
+      const double part = k == 0 ? kernel.instructions[i]->part_bytes : 0;
+      bytes = std::max(bytes, part > 0 ? part : kSectorBytes);
     }
   }
   return bytes > 0 ? bytes : kSectorBytes;

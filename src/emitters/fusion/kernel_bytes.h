@@ -17,8 +17,8 @@ double bytes_across(const PricedKernel& kernel, const ComputedOnce& together);
 /// element moves sectors of its own. `read`: how often elements of each instruction are.
 double bytes_across_results(const PricedKernel& kernel, const indexing::Evaluations& read);
 
-/// For each element of a gather: the sectors in which a row of a slice lies.
-double bytes_of_gathered(const hlo::Computation& computation, const hlo::Instruction& gather);
+/// For each element of a gather or a slice: the sectors in which a row of what is taken lies.
+double bytes_of_part(const hlo::Computation& computation, const hlo::Instruction& it);
 
 /// For each element that is read of a parameter in part.
 double bytes_of_read(const PricedKernel& kernel, hlo::InstructionId parameter);

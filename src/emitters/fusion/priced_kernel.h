@@ -14,17 +14,17 @@ namespace strata::emitters {
 /// What an instruction adds to a kernel's work: the same wherever it stands with operands of these shapes.
 struct PricedInstruction {
   indexing::CountedInstruction counted;
-  double operations = 0;           ///< of an element
-  double code = 0;                 ///< the same, as they stand in a kernel's code
-  double bytes = 0;                ///< of the whole value
-  double element_bytes = 0;        ///< of an element of an array
-  int widest = 0;                  ///< bytes of an element of its widest array
-  bool spreads = false;            ///< elements beside each other in memory are the same
-  bool passes_on = false;          ///< if its elements beside each other are the same, so are those it reads
-  bool turns = false;              ///< a transpose: elements beside each other in memory lie apart in the operand
-  double gathered_bytes = 0;       ///< of a gather: that memory moves for each element, by the rows that lie together
-  double sectors = 1;              ///< of a transpose: that a loop moves of the operand, over those that its bytes fill
-  size_t permutation = 0;          ///< of such a transpose: a number that others have that permute alike; else 0
+  double operations = 0;     ///< of an element
+  double code = 0;           ///< the same, as they stand in a kernel's code
+  double bytes = 0;          ///< of the whole value
+  double element_bytes = 0;  ///< of an element of an array
+  int widest = 0;            ///< bytes of an element of its widest array
+  bool spreads = false;      ///< elements beside each other in memory are the same
+  bool passes_on = false;    ///< if its elements beside each other are the same, so are those it reads
+  bool turns = false;        ///< a transpose: elements beside each other in memory lie apart in the operand
+  double part_bytes = 0;     ///< of a gather or slice: that memory moves for each element, by rows that lie together
+  double sectors = 1;        ///< of a transpose: that a loop moves of the operand, over those that its bytes fill
+  size_t permutation = 0;    ///< of such a transpose: a number that others have that permute alike; else 0
   double update_microseconds = 0;  ///< of a scatter in place: what its atomic updates take
 };
 PricedInstruction priced_instruction(const hlo::Module& module, hlo::ComputationId computation,

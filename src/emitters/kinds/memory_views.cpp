@@ -154,7 +154,26 @@ std::optional<int64_t> merged_stride(std::span<const int64_t> dimensions, const 
   return inner.value_or(0);
 }
 
-std::vector<MemoryView> memory_views(const hlo::Computation& computation, InstructionId id) {
+namespace {
+
+/// Whether an array that is sliced lies in memory as a whole, whoever reads it.
+bool lies_in_memory(const Instruction& it) {
+  return it.opcode == Opcode::Parameter || it.opcode == Opcode::GetTupleElement || it.opcode == Opcode::Dot;
+}
+
+/// A slice of a view, wherever it begins.
+MemoryView sliced(const MemoryView& of, const hlo::SliceAttributes& slice) {
+  MemoryView made = of;
+  for (size_t d = 0; d < of.strides.size(); ++d) {
+    made.offset += slice.starts[d] * of.strides[d];
+    made.strides[d] *= slice.strides[d];
+  }
+  return made;
+}
+
+}  // namespace
+
+std::vector<MemoryView> memory_views(const hlo::Computation& computation, InstructionId id, Slices slices) {
   const Instruction& it = computation[id];
   std::vector<MemoryView> views;
   if (it.operands.size() == 1 && it.shape.is_array() && it.shape.element_count() > 0) {
@@ -165,9 +184,13 @@ std::vector<MemoryView> memory_views(const hlo::Computation& computation, Instru
       case Opcode::Bitcast:
       case Opcode::Reshape:
       case Opcode::Slice:
-        for (const MemoryView& view : memory_views(computation, it.operands[0])) {
-          if (auto strides = through(computation, it, view.strides))
-            views.push_back({view.memory, std::move(*strides)});
+        for (const MemoryView& view : memory_views(computation, it.operands[0], slices)) {
+          if (auto strides = through(computation, it, view.strides)) {
+            views.push_back({view.memory, std::move(*strides), view.offset});
+          } else if (slices == Slices::InMemory && it.opcode == Opcode::Slice &&
+                     lies_in_memory(computation[view.memory])) {
+            views.push_back(sliced(view, it.as<hlo::SliceAttributes>()));
+          }
         }
         break;
       default:

@@ -14,11 +14,19 @@ namespace strata::emitters {
 struct MemoryView {
   hlo::InstructionId memory = 0;
   std::vector<int64_t> strides;
+  int64_t offset = 0;  ///< of its first element
 };
 
-/// All arrays that have the value's elements: through transposes, reshapes, bitcasts, copies, broadcasts and slices
-/// that leave a little at the end of dimensions, the one that is farthest up first; the last is the value itself.
-std::vector<MemoryView> memory_views(const hlo::Computation& computation, hlo::InstructionId id);
+/// Which slices are looked through.
+enum class Slices {
+  Filled,   ///< those that leave a little at the end of dimensions
+  InMemory  ///< these, and any of parameters, tuples' elements and products, which are in memory as a whole anyway
+};
+
+/// All arrays that have the value's elements: through transposes, reshapes, bitcasts, copies, broadcasts and slices,
+/// the one that is farthest up first; the last is the value itself.
+std::vector<MemoryView> memory_views(const hlo::Computation& computation, hlo::InstructionId id,
+                                     Slices slices = Slices::Filled);
 
 /// What a value is followed through to the array that is read for it.
 enum class Through {

@@ -47,9 +47,9 @@ std::optional<Places> places(const Roles& roles, const Dimensions& sizes, const 
 /// A matrix of these places, if the library takes it.
 std::optional<MatrixProduct::Operand> matrix(int64_t rows, int64_t columns, const Places& p) {
   if ((p.column == 1 || columns == 1) && (p.row >= columns || rows == 1))
-    return MatrixProduct::Operand{false, rows == 1 ? columns : p.row, p.batch, {}};
+    return MatrixProduct::Operand{false, rows == 1 ? columns : p.row, p.batch, {}, 0};
   if ((p.row == 1 || rows == 1) && (p.column >= rows || columns == 1))
-    return MatrixProduct::Operand{true, columns == 1 ? rows : p.column, p.batch, {}};
+    return MatrixProduct::Operand{true, columns == 1 ? rows : p.column, p.batch, {}, 0};
   return std::nullopt;
 }
 
@@ -71,6 +71,12 @@ std::optional<ByteType> byte_type(hlo::ElementType type) {
 bool lies_for_bytes(const MatrixProduct::Operand& matrix, bool terms_are_rows) {
   return matrix.transposed == terms_are_rows && matrix.leading % kByteAlignment == 0 &&
          matrix.batch_stride % kByteAlignment == 0;
+}
+
+/// Whether what begins inside of an array has its lines where the library's fast kernels take them.
+bool begins_aligned(const MatrixProduct::Operand& matrix, int64_t element_bytes) {
+  const auto whole = [&](int64_t elements) { return elements * element_bytes % kByteAlignment == 0; };
+  return matrix.offset == 0 || (whole(matrix.offset) && whole(matrix.leading) && whole(matrix.batch_stride));
 }
 
 /// One operand as the product reads it.
@@ -100,19 +106,21 @@ Side side_of(const Computation& computation, InstructionId id, const Roles& role
   const hlo::Shape& shape = computation[id].shape;
   const bool bytes = byte_type(shape.type).has_value();
   const int64_t size = shape.element_count() * hlo::byte_width(shape.type);
-  const std::vector<MemoryView> views = memory_views(computation, id);
+  const std::vector<MemoryView> views = memory_views(computation, id, Slices::InMemory);
   for (const MemoryView& view : views) {
     const auto found = places(roles, shape.dims, view.strides);
     if (!found) continue;
-    const auto made = matrix(rows, columns, *found);
-    if (made && (!bytes || lies_for_bytes(*made, terms_are_rows)))
-      return {{view.memory, {}, view.memory == views.front().memory ? 0 : size}, *made};
+    auto made = matrix(rows, columns, *found);
+    if (!made || (bytes && !lies_for_bytes(*made, terms_are_rows))) continue;
+    made->offset = view.offset;
+    if (!begins_aligned(*made, hlo::byte_width(shape.type))) continue;
+    return {{view.memory, {}, view.memory == views.front().memory ? 0 : size}, *made};
   }
   const bool turned = bytes ? terms_are_rows : is_copied_by_columns(shape, views.front(), roles, rows, columns);
   Dimensions order = roles.batch;
   for (const Dimensions* role : {turned ? &roles.columns : &roles.rows, turned ? &roles.rows : &roles.columns})
     order.insert(order.end(), role->begin(), role->end());
-  return {{id, order, size}, {turned, turned ? rows : columns, rows * columns, {}}};
+  return {{id, order, size}, {turned, turned ? rows : columns, rows * columns, {}, 0}};
 }
 
 /// What dimensions are called in an array of this order of them.
