@@ -50,7 +50,8 @@ Tensor<double> random_tensor(int64_t count, DType type, Random& random) {
 Tensor<double> expected_of(const MatrixProduct& p, const Tensor<double>& a, const Tensor<double>& b,
                            const Tensor<double>& bias) {
   const auto at = [](const MatrixProduct::Operand& o, int64_t batch, int64_t i, int64_t j) {
-    return static_cast<size_t>(batch * o.batch_stride + (o.transposed ? j * o.leading + i : i * o.leading + j));
+    return static_cast<size_t>(o.offset + batch * o.batch_stride +
+                               (o.transposed ? j * o.leading + i : i * o.leading + j));
   };
   Tensor<double> c({p.batch * p.m * p.n});
   size_t next = 0;
@@ -104,6 +105,17 @@ TEST_F(MatrixProductTest, MatricesLieAsTheirPlacesSay) {
         EXPECT_LT(error(p, 180, 60), tolerance(type)) << name_of(type) << a_transposed << b_transposed;
       }
     }
+  }
+}
+
+TEST_F(MatrixProductTest, MatricesBeginInsideOfTheirArguments) {
+  for (const DType type : {DType::F16, DType::F32, DType::F64}) {
+    MatrixProduct p;
+    p.type = type;
+    std::tie(p.batch, p.m, p.n, p.k) = std::tuple(2, 4, 5, 6);
+    p.a = {false, 9, 60, {}, 16};
+    p.b = {true, 8, 0, {}, 3};
+    EXPECT_LT(error(p, 160, 63), tolerance(type)) << name_of(type);
   }
 }
 

@@ -212,6 +212,8 @@ int cublasLtMatmulPreferenceDestroy(Preference* preference) {
 }
 int cublasLtMatmulPreferenceSetAttribute(Preference* preference, int attribute, const void* value, size_t size) {
   if (attribute == CublasLt::kMostWorkspace) return assign(preference->workspace, value, size);
+  const bool aligns = attribute == CublasLt::kLeastAlignmentA || attribute == CublasLt::kLeastAlignmentB;
+  if (aligns) return size == sizeof(uint32_t) ? 0 : kInvalidValue;
   return attribute == CublasLt::kReductions ? 0 : kInvalidValue;
 }
 int cublasLtMatmulAlgoGetHeuristic(void*, Product* product, Layout* a, Layout* b, Layout* c, Layout* d, Preference*,

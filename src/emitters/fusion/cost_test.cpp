@@ -255,6 +255,19 @@ TEST(FusionWork, CountsRowsOfTables) {
   EXPECT_NEAR(bytes("bf16[100000,1]", "1,1", "bf16[1000,1]"), 1000 * (32 + 2 + 4), 1000);
 }
 
+/// Of an array that is sliced what is taken, and the ends of sectors around rows.
+TEST(FusionWork, CountsRowsOfSlices) {
+  const auto bytes = [](std::string_view slice) {
+    const auto module =
+        hlo::parse_module(fmt::format("HloModule m\nENTRY e {{\n  x = f32[1000,100] parameter(0)\n{}}}\n", slice));
+    EXPECT_TRUE(module) << module.error().to_string();
+    return kernel_work(**module, default_target()).memory_bytes;
+  };
+  EXPECT_NEAR(bytes("  ROOT s = f32[200,100] slice(x), slice={[300:500], [0:100]}\n"), 2 * 200 * 400, 100);
+  EXPECT_NEAR(bytes("  ROOT s = f32[1000,20] slice(x), slice={[0:1000], [7:27]}\n"), 1000 * (80 + 28 + 80), 100);
+  EXPECT_NEAR(bytes("  ROOT s = f32[1000,5] slice(x), slice={[0:1000], [0:100:20]}\n"), 5000 * (32 + 4), 100);
+}
+
 /// A transpose after pads is a kernel of its own: with them it would read a sector for each element.
 TEST(Fusion, TransposesBehindPadsStayApart) {
   const auto module = hlo::parse_module(R"(HloModule m

@@ -392,15 +392,21 @@ class Fuser {
              false);
   }
 
+  /// With seven significant bits.
+  static double about(double gain) {
+    int exponent = 0;
+    return std::ldexp(std::round(std::frexp(gain, &exponent) * 128) / 128, exponent);
+  }
+
   void add_pair(int producer, int consumer, bool of_one_array, double gain, bool rated = true) {
-    // In large modules pairs that save the same, but for rounding, grow evenly: each instruction is then rated a few
-    // times, not once for each instruction that joins its group.
+    // In large modules pairs that save about the same grow evenly: each instruction is then rated a few times, not once
+    // for each instruction that joins its group.
     constexpr size_t kManyGroups = 2000;
     if (!(gain > 0)) return;
     if (of_one_array && ties_ == Ties::ReadersLast) gain *= 1 - kRounding;
     GroupPair pair{gain, 0, consumer, of_one_array, producer, version(producer), version(consumer), rated};
     if (groups_.size() > kManyGroups) {
-      pair.gain = static_cast<double>(static_cast<float>(gain));
+      pair.gain = about(gain);
       pair.size = size_of(producer, consumer);
     }
     pairs_.push(pair);

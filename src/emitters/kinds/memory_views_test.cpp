@@ -55,6 +55,24 @@ TEST(MemoryViews, GoThroughSlicesThatLeaveLittleAtTheEnd) {
   EXPECT_EQ(views("  y = bf16[4,8,32] parameter(1)\n  s = bf16[4,8,15] slice(y), slice={[0:4], [0:8], [0:15]}\n"), own);
 }
 
+/// Slices of slices, of a transpose: of a parameter, not of what is computed.
+TEST(MemoryViews, BeginInsideOfWhatIsInMemory) {
+  const auto first = [](const std::string& of) {
+    const auto module = hlo::parse_module(
+        "HloModule m\nENTRY e {\n" + of +
+        "  t = f32[8,4,16] transpose(x), dimensions={1,0,2}\n  s = f32[6,2,16] slice(t), slice={[1:7], [1:4:2], "
+        "[0:16]}\n"
+        "  u = f32[6,2,4] slice(s), slice={[0:6], [0:2], [8:12]}\n  ROOT r = f32[6,8] reshape(u)\n}\n");
+    EXPECT_TRUE(module) << module.error().to_string();
+    const hlo::Computation& computation = (*module)->entry_computation();
+    const hlo::InstructionId sliced = computation[computation.root].operands[0];
+    const MemoryView view = memory_views(computation, sliced, Slices::InMemory).front();
+    return std::tuple(computation[view.memory].name, view.strides, view.offset);
+  };
+  EXPECT_EQ(first("  x = f32[4,8,16] parameter(0)\n"), std::tuple("x", Order{16, 256, 1}, 16 + 128 + 8));
+  EXPECT_EQ(std::get<0>(first("  y = f32[4,8,16] parameter(0)\n  x = f32[4,8,16] negate(y)\n")), "u");
+}
+
 TEST(OrderInMemory, GoesThroughWhatComputesElementByElementWhereAsked) {
   const auto through = [](const std::string& entry) {
     const auto module = hlo::parse_module("HloModule m\nENTRY e {\n" + entry + "}\n").value();

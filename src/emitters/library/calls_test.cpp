@@ -62,6 +62,21 @@ std::string random_dot(Random& random) {
       text += fmt::format("  {} = {}{} parameter({})\n", name, type, dims(sizes), number);
       return;
     }
+    if (random.below(2) == 0) {
+      // The inside of an array, whose rows begin at multiples of 16 bytes.
+      std::vector<int64_t> whole;
+      std::vector<std::string> ranges;
+      for (size_t d = 0; d < sizes.size(); ++d) {
+        const bool all = random.below(3) != 0, last = d + 1 == sizes.size();
+        const int64_t start = all ? 0 : 8 * static_cast<int64_t>(random.below(3)), stride = all || last ? 1 : 2;
+        const int64_t limit = start + (sizes[d] - 1) * stride + 1;
+        whole.push_back(last ? (limit + 7) / 8 * 8 : limit);
+        ranges.push_back(fmt::format("[{}:{}:{}]", start, limit, stride));
+      }
+      text += fmt::format("  {0}0 = {1}{2} parameter({3})\n  {0} = {1}{4} slice({0}0), slice={{{5}}}\n", name, type,
+                          dims(whole), number, dims(sizes), fmt::join(ranges, ", "));
+      return;
+    }
     // Through a transpose, and a reshape that adds a dimension.
     std::vector<int64_t> order(sizes.size()), before(sizes.size());
     std::iota(order.begin(), order.end(), 0);
@@ -193,6 +208,47 @@ TEST_F(LibraryCallsTest, RandomProductsAgreeWithTheInterpreter) {
     by_library += libraries_;
   }
   EXPECT_GE(by_library, rounds(20));
+}
+
+/// A product of slices of larger arrays, of which one operand or both may lie transposed.
+std::string random_product_of_slices(Random& random) {
+  const char* type = std::data({"bf16", "f32", "f64"})[random.below(3)];
+  const auto any = [&](std::initializer_list<int64_t> of) { return std::data(of)[random.below(of.size())]; };
+  const int64_t batch = any({1, 2, 3}), m = any({8, 24}), n = any({16, 40}), k = any({8, 32});
+  std::string text = "HloModule m\n\nENTRY e {\n", terms;
+  const auto operand = [&](const char* name, const char* side, int number, int64_t rows, int64_t columns,
+                           bool terms_last) {
+    const std::vector<int64_t> sizes{batch, rows, columns};
+    std::vector<int64_t> whole;
+    std::vector<std::string> ranges;
+    for (const int64_t size : sizes) {
+      const int64_t start = 8 * static_cast<int64_t>(random.below(2)), stride = whole.empty() ? any({1, 2}) : 1;
+      const int64_t limit = start + (size - 1) * stride + 1;
+      whole.push_back(limit + 8 * static_cast<int64_t>(random.below(2)));
+      ranges.push_back(fmt::format("[{}:{}:{}]", start, limit, stride));
+    }
+    text += fmt::format("  {0}0 = {1}{2} parameter({3})\n  {0} = {1}{4} slice({0}0), slice={{{5}}}\n", name, type,
+                        dims(whole), number, dims(sizes), fmt::join(ranges, ", "));
+    terms += fmt::format(", {0}_batch_dims={{0}}, {0}_contracting_dims={{{1}}}", side, terms_last ? 2 : 1);
+  };
+  const bool x_last = random.below(2) == 0, y_last = random.below(2) == 0;
+  operand("x", "lhs", 0, x_last ? m : k, x_last ? k : m, x_last);
+  operand("y", "rhs", 1, y_last ? n : k, y_last ? k : n, y_last);
+  return text + fmt::format("  ROOT d = {}{} dot(x, y){}\n}}\n", type, dims({batch, m, n}), terms);
+}
+
+TEST_F(LibraryCallsTest, RandomProductsOfSlicesAgreeWithTheInterpreter) {
+  int inside = 0;
+  for (uint64_t seed = 1; seed <= static_cast<uint64_t>(rounds(60)); ++seed) {
+    Random random(seed);
+    const std::string text = random_product_of_slices(random);
+    const hlo::ModulePtr module = parsed(text);
+    ASSERT_TRUE(module);
+    const std::string wrong = checked(*module, seed);
+    ASSERT_EQ(wrong, "") << "seed " << seed << "\n" << text << explained_;
+    inside += inside_;
+  }
+  EXPECT_GE(inside, rounds(40));
 }
 
 /// One convolution of random dimension numbers and window.
@@ -355,6 +411,30 @@ TEST(LibraryCalls, ViewsNeedNoTransposes) {
   ROOT s = bf16[4,32,64] add(bb, d)
 })"),
             "bf16 128×64×16 with bias, algorithm 0; ");
+}
+
+TEST(LibraryCalls, SlicesOfArraysInMemoryNeedNoCopies) {
+  // Of stacked weights, of columns of a product, and of rows with steps.
+  const auto of_slice = [](const std::string& operand) {
+    return explained_work("ENTRY e {\n  x = bf16[32,64] parameter(0)\n" + operand +
+                          "  ROOT d = bf16[32,128] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n}");
+  };
+  const std::string product = "bf16 32×128×64, algorithm 0; ";
+  EXPECT_EQ(
+      of_slice("  ws = bf16[3,64,128] parameter(1)\n  s = bf16[1,64,128] slice(ws), slice={[2:3], [0:64], [0:128]}\n"
+               "  w = bf16[64,128] reshape(s)\n"),
+      product);
+  EXPECT_EQ(of_slice("  ws = bf16[64,512] parameter(1)\n  w = bf16[64,128] slice(ws), slice={[0:64], [256:384]}\n"),
+            product);
+  EXPECT_EQ(of_slice("  ws = bf16[256,128] parameter(1)\n  w = bf16[64,128] slice(ws), slice={[1:254:4], [0:128]}\n"),
+            product);
+  // Columns that begin at no multiple of 16 bytes are slow: a copy is read.
+  EXPECT_EQ(of_slice("  ws = bf16[64,512] parameter(1)\n  w = bf16[64,128] slice(ws), slice={[0:64], [255:383]}\n"),
+            "kernel; " + product);
+  // What is computed for the slice alone is not computed as a whole.
+  EXPECT_EQ(of_slice("  u = bf16[64,512] parameter(1)\n  ws = bf16[64,512] negate(u)\n"
+                     "  w = bf16[64,128] slice(ws), slice={[0:64], [256:384]}\n"),
+            "kernel; " + product);
 }
 
 constexpr const char* kGelu = R"(ENTRY e {

@@ -75,14 +75,19 @@ class LibraryCallsTest : public FakeGpuTest {
   /// How a module's steps on the fake GPU differ from the interpreter; empty if they do not.
   std::string checked(const hlo::Module& module, uint64_t seed, double slack = 4,
                       LibraryUse use = LibraryUse::WherePossible, hlo::Unit unit = hlo::Unit::Element) {
-    libraries_ = 0;
+    libraries_ = inside_ = 0;
     const auto arguments = hlo::typical_arguments(module.entry_computation(), seed);
     const auto expected = hlo::evaluate(module, arguments);
     if (!expected) return expected.error().to_string();
     auto program = emit_program(module, options_with_solvers(), use);
     if (!program) return program.error().to_string();
     steps_ = std::ssize(program->steps);
-    for (const ProgramStep& step : program->steps) libraries_ += step.library ? 1 : 0;
+    for (const ProgramStep& step : program->steps) {
+      if (!step.library) continue;
+      ++libraries_;
+      const auto* product = std::get_if<MatrixProduct>(&step.library->work);
+      inside_ += product != nullptr && product->a.offset + product->b.offset > 0 ? 1 : 0;
+    }
     explained_ = explain(*program);
     const auto runner = GpuRunner::load(*device_, *std::move(program), {}, [](const EmittedFusion& fusion) {
       // The first kernel of a fusion runs them all.
@@ -98,6 +103,7 @@ class LibraryCallsTest : public FakeGpuTest {
     return hlo::difference(*actual, *expected, slack, unit).value_or("");
   }
   int libraries_ = 0;
+  int inside_ = 0;  ///< products that read slices where they lie
   std::ptrdiff_t steps_ = 0;
   std::string explained_;
   std::vector<std::string> notes_;
