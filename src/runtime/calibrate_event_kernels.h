@@ -87,12 +87,12 @@ struct StrataCounted {
       asm volatile("fence.acq_rel.gpu;" ::: "memory");
     }
     strata_meet();
-    bool good = true;
+    // The counter has signals of all epochs: of blocks that are ahead they may stand for that of one which is late.
     const float4* at = (const float4*)data(group * fan_in);
-    for (int i = threadIdx.x; i < 4 * fan_in; i += STRATA_EVENT_TEAM)
-      good &= strata_reached(__float_as_uint(strata_load(at + i).w), epoch);
-    if (!good && strata_load_word(memory + STRATA_EVENT_FAILED) == 0)
-      strata_store_word(memory + STRATA_EVENT_FAILED, STRATA_EVENT_DATA_MISSING);
+    for (int i = threadIdx.x; i < 4 * fan_in; i += STRATA_EVENT_TEAM) {
+      if (strata_reached(__float_as_uint(strata_load(at + i).w), epoch)) continue;
+      strata_await<false>(memory, lost, [&] { return strata_reached(strata_load_word(&at[i].w), epoch); });
+    }
   }
 };
 

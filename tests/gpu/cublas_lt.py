@@ -11,6 +11,8 @@ COMPUTE_F32, COMPUTE_F64 = 68, 70
 TRANSPOSE_A, TRANSPOSE_B, EPILOGUE, BIAS_POINTER = 3, 4, 7, 8
 BATCH_COUNT, BATCH_STRIDE = 5, 6
 MOST_WORKSPACE, REDUCTIONS, EXACT_REDUCTIONS = 1, 3, 3
+LEAST_ALIGNMENT_A, LEAST_ALIGNMENT_B = 5, 6
+BYTES = {"f16": 2, "bf16": 2, "f32": 4, "f64": 8}
 BIAS, ACTIVATIONS, NO_EPILOGUE = 4, {"none": 0, "relu": 2, "gelu": 32}, 1
 MOST_ALGORITHMS = 8
 
@@ -92,6 +94,12 @@ class Product:
                                  (REDUCTIONS, ctypes.c_uint32(EXACT_REDUCTIONS))):
             check(lt.cublasLtMatmulPreferenceSetAttribute(preference, attribute, ctypes.byref(value),
                                                           ctypes.c_size_t(ctypes.sizeof(value))), "a preference")
+        for attribute, operand in ((LEAST_ALIGNMENT_A, "b"), (LEAST_ALIGNMENT_B, "a")):  # the library's A is our B
+            offset = self.offset(operand)
+            if offset:
+                check(lt.cublasLtMatmulPreferenceSetAttribute(
+                    preference, attribute, ctypes.byref(ctypes.c_uint32(min(offset & -offset, 256))),
+                    ctypes.c_size_t(4)), "a preference")
         offered, count = (Heuristic * MOST_ALGORITHMS)(), ctypes.c_int()
         check(lt.cublasLtMatmulAlgoGetHeuristic(self.library.handle, self.operation, self.b, self.a, self.c, self.c,
                                                 preference, MOST_ALGORITHMS, offered, ctypes.byref(count)), name)
@@ -101,13 +109,17 @@ class Product:
             raise RuntimeError(f"{name}: cuBLASLt has {len(usable)} algorithms, not {self.product['algorithm'] + 1}")
         return usable[self.product["algorithm"]]
 
+    def offset(self, operand):
+        """Bytes before the first matrix of an operand."""
+        return self.product[operand].get("offset", 0) * BYTES[self.product["type"]]
+
     def run(self, pointers, workspace, stream):
         """Device addresses: A, B, the bias if there is one, C; then the workspace's and the stream."""
         if self.product["bias"]:
             self.set(BIAS_POINTER, ctypes.c_void_p(pointers[2]))
         c = ctypes.c_void_p(pointers[-1])
         check(self.library.functions.cublasLtMatmul(
-            self.library.handle, self.operation, ctypes.byref(self.one), ctypes.c_void_p(pointers[1]), self.b,
-            ctypes.c_void_p(pointers[0]), self.a, ctypes.byref(self.kept), c, self.c, c, self.c,
+            self.library.handle, self.operation, ctypes.byref(self.one), ctypes.c_void_p(pointers[1] + self.offset("b")), self.b,
+            ctypes.c_void_p(pointers[0] + self.offset("a")), self.a, ctypes.byref(self.kept), c, self.c, c, self.c,
             ctypes.byref(self.algorithm), ctypes.c_void_p(workspace), ctypes.c_size_t(self.workspace_bytes),
             ctypes.c_void_p(stream)), "multiplying")

@@ -266,6 +266,7 @@ TEST(FusionWork, CountsRowsOfSlices) {
   EXPECT_NEAR(bytes("  ROOT s = f32[200,100] slice(x), slice={[300:500], [0:100]}\n"), 2 * 200 * 400, 100);
   EXPECT_NEAR(bytes("  ROOT s = f32[1000,20] slice(x), slice={[0:1000], [7:27]}\n"), 1000 * (80 + 28 + 80), 100);
   EXPECT_NEAR(bytes("  ROOT s = f32[1000,5] slice(x), slice={[0:1000], [0:100:20]}\n"), 5000 * (32 + 4), 100);
+  EXPECT_NEAR(bytes("  ROOT s = f32[1000,50] slice(x), slice={[0:1000], [0:100:2]}\n"), 50000 * (8 + 4), 100);
 }
 
 /// A transpose after pads is a kernel of its own: with them it would read a sector for each element.

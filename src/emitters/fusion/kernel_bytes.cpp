@@ -114,6 +114,9 @@ double bytes_of_part(const hlo::Computation& from, const Instruction& it) {
   } else if (it.opcode == Opcode::Slice) {
     const std::vector<int64_t>& strides = it.as<hlo::SliceAttributes>().strides;
     for (size_t d = 0; d < sizes.size(); ++d) sizes[d] = strides[d] == 1 ? sizes[d] : 1;
+    const auto step = table.minor_to_major.empty() ? 0 : static_cast<size_t>(table.minor_to_major.front());
+    if (!sizes.empty() && strides[step] > 1)
+      return std::min(kSectorBytes, static_cast<double>(strides[step] * hlo::byte_width(table.type)));
   }
   double row = 1;  // of elements that lie together
   for (const int64_t d : table.minor_to_major) {

@@ -157,13 +157,15 @@ std::optional<int64_t> merged_stride(std::span<const int64_t> dimensions, const 
 namespace {
 
 /// Whether an array that is sliced lies in memory as a whole, whoever reads it.
-bool lies_in_memory(const Instruction& it) {
-  return it.opcode == Opcode::Parameter || it.opcode == Opcode::GetTupleElement || it.opcode == Opcode::Dot;
+bool lies_in_memory(const hlo::Computation& computation, const Instruction& it) {
+  if (it.opcode == Opcode::GetTupleElement) return computation[it.operands[0]].opcode != Opcode::Tuple;
+  return it.opcode == Opcode::Parameter || it.opcode == Opcode::Dot;
 }
 
 /// A slice of a view, wherever it begins.
 MemoryView sliced(const MemoryView& of, const hlo::SliceAttributes& slice) {
   MemoryView made = of;
+  made.inside = true;
   for (size_t d = 0; d < of.strides.size(); ++d) {
     made.offset += slice.starts[d] * of.strides[d];
     made.strides[d] *= slice.strides[d];
@@ -186,9 +188,9 @@ std::vector<MemoryView> memory_views(const hlo::Computation& computation, Instru
       case Opcode::Slice:
         for (const MemoryView& view : memory_views(computation, it.operands[0], slices)) {
           if (auto strides = through(computation, it, view.strides)) {
-            views.push_back({view.memory, std::move(*strides), view.offset});
+            views.push_back({view.memory, std::move(*strides), view.offset, view.inside});
           } else if (slices == Slices::InMemory && it.opcode == Opcode::Slice &&
-                     lies_in_memory(computation[view.memory])) {
+                     lies_in_memory(computation, computation[view.memory])) {
             views.push_back(sliced(view, it.as<hlo::SliceAttributes>()));
           }
         }

@@ -14,7 +14,8 @@ namespace strata::emitters {
 struct MemoryView {
   hlo::InstructionId memory = 0;
   std::vector<int64_t> strides;
-  int64_t offset = 0;  ///< of its first element
+  int64_t offset = 0;   ///< of its first element
+  bool inside = false;  ///< through a slice that is looked through because the array is in memory as a whole
 };
 
 /// Which slices are looked through.

@@ -439,7 +439,8 @@ class Choice {
     const int64_t places = groups_[last - 2].size;
     int64_t each = std::min(power_above(kThreads / columns), power_below(places));
     if (columns * each < kWarpSize) return false;
-    while (columns * each / 2 >= kWarpSize && !enough_blocks(outer / places * ceil_div(places, each))) each /= 2;
+    while (each > 1 && columns * each / 2 >= kWarpSize && !enough_blocks(outer / places * ceil_div(places, each)))
+      each /= 2;
     tiling_.threads[last] = columns;
     tiling_.threads[last - 2] = each;
     in_flight(last - 1, length);

@@ -53,6 +53,32 @@ TEST(ShortColumns, AreAsTheInterpreterHasThem) {
   }
 }
 
+/// Of places that are few or many, with few columns or many.
+TEST(ShortColumns, OfPlacesAreAsTheInterpreterHasThem) {
+  for (const auto& [places, length, columns] :
+       {std::tuple(10, 4, 256), std::tuple(33, 7, 77), std::tuple(3, 7, 300), std::tuple(100, 8, 256),
+        std::tuple(2000, 6, 6), std::tuple(700, 20, 54), std::tuple(9000, 33, 20), std::tuple(5, 1, 64)}) {
+    for (const bool again : {false, true}) {
+      const std::string kept = fmt::format("f32[{},{}]", places, columns);
+      const std::string all = fmt::format("f32[{},{},{}]", places, length, columns);
+      const auto module = hlo::parse_module(fmt::format(
+          "HloModule m\nadd {{\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT s = f32[] add(a, b)\n}}\n"
+          "ENTRY e {{\n  x = {0} parameter(0)\n  zero = f32[] constant(0)\n"
+          "  s = {1} reduce(x, zero), dimensions={{1}}, to_apply=add\n  ss = {0} broadcast(s), dimensions={{0,2}}\n"
+          "  d = {0} subtract(x, ss)\n  ROOT t = ({1}, {2}) tuple(s, {3})\n}}\n",
+          all, kept, again ? all : kept, again ? "d" : "s"));
+      ASSERT_TRUE(module) << module.error().to_string();
+      const auto program = emit_program(**module);
+      ASSERT_TRUE(program) << program.error().to_string();
+      const auto arguments = hlo::typical_arguments((*module)->entry_computation(), 3);
+      const auto expected = hlo::evaluate(**module, arguments);
+      const auto run = run_on_cpu(*program, arguments);
+      ASSERT_TRUE(expected && run) << explain(*program);
+      EXPECT_EQ(hlo::difference(*run, *expected, 16).value_or(""), "") << explain(*program);
+    }
+  }
+}
+
 /// A block of whole lines of four terms would have a single warp, and a multiprocessor has 32 blocks at a time: half of
 /// what it can have.
 TEST(ShortColumns, HaveBlocksOfSeveralWarps) {

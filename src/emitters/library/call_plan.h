@@ -25,6 +25,7 @@ struct CallPlan {
   LibraryWork work;
   hlo::InstructionId contraction = 0;  ///< the product, convolution or transform
   std::vector<Operand> operands;       ///< its two, or one
+  bool swapped = false;                ///< the work is the transposed product: of the second operand by the first
   hlo::Attributes attributes;          ///< its attributes on operands that are transposed
   std::optional<hlo::InstructionId> scale, bias;
   hlo::InstructionId result = 0;  ///< whose value is computed: the contraction's, or of what comes behind it

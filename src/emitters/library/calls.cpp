@@ -59,6 +59,7 @@ class CalleeBuilder {
         arguments_.push_back(static_cast<int>(parameters_.size()) - 1);
       }
     }
+    if (plan_.swapped) std::swap(arguments_[0], arguments_[1]);
     if (plan_.scale) arguments_.push_back(parameter_of(*plan_.scale, 3));
     if (plan_.bias) arguments_.push_back(parameter_of(*plan_.bias, 2));
     target_.root = clone(plan_.result);

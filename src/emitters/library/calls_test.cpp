@@ -251,6 +251,17 @@ TEST_F(LibraryCallsTest, RandomProductsOfSlicesAgreeWithTheInterpreter) {
   EXPECT_GE(inside, rounds(40));
 }
 
+/// The library computes the transposed product, of the second operand by the first.
+TEST_F(LibraryCallsTest, ResultsWhoseColumnsLieTogetherAreOfSwappedOperands) {
+  const hlo::ModulePtr module = parsed(
+      "HloModule m\nENTRY e {\n  a = f64[16,16,24]{0,2,1} parameter(0)\n  b = f64[18,24,16] parameter(1)\n"
+      "  s = f64[16,24,16] slice(b), slice={[2:18], [0:24], [0:16]}\n"
+      "  ROOT d = f64[16,16]{0,1} dot(a, s), lhs_contracting_dims={0,2}, rhs_contracting_dims={2,1}\n}\n");
+  ASSERT_TRUE(module);
+  EXPECT_EQ(checked(*module, 1), "") << explained_;
+  EXPECT_EQ(libraries_, 1) << explained_;
+}
+
 /// One convolution of random dimension numbers and window.
 std::string random_convolution(Random& random) {
   const auto one_of = [&](std::initializer_list<int64_t> of) { return std::data(of)[random.below(of.size())]; };
@@ -428,7 +439,9 @@ TEST(LibraryCalls, SlicesOfArraysInMemoryNeedNoCopies) {
             product);
   EXPECT_EQ(of_slice("  ws = bf16[256,128] parameter(1)\n  w = bf16[64,128] slice(ws), slice={[1:254:4], [0:128]}\n"),
             product);
-  // Columns that begin at no multiple of 16 bytes are slow: a copy is read.
+  // Columns that begin at no multiple of 16 bytes, or rows, are slow: a copy is read.
+  EXPECT_EQ(of_slice("  ws = bf16[64,513] parameter(1)\n  w = bf16[64,128] slice(ws), slice={[0:64], [0:128]}\n"),
+            "kernel; " + product);
   EXPECT_EQ(of_slice("  ws = bf16[64,512] parameter(1)\n  w = bf16[64,128] slice(ws), slice={[0:64], [255:383]}\n"),
             "kernel; " + product);
   // What is computed for the slice alone is not computed as a whole.

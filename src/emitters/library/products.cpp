@@ -76,7 +76,7 @@ bool lies_for_bytes(const MatrixProduct::Operand& matrix, bool terms_are_rows) {
 /// Whether what begins inside of an array has its lines where the library's fast kernels take them.
 bool begins_aligned(const MatrixProduct::Operand& matrix, int64_t element_bytes) {
   const auto whole = [&](int64_t elements) { return elements * element_bytes % kByteAlignment == 0; };
-  return matrix.offset == 0 || (whole(matrix.offset) && whole(matrix.leading) && whole(matrix.batch_stride));
+  return whole(matrix.offset) && whole(matrix.leading) && whole(matrix.batch_stride);
 }
 
 /// One operand as the product reads it.
@@ -113,7 +113,7 @@ Side side_of(const Computation& computation, InstructionId id, const Roles& role
     auto made = matrix(rows, columns, *found);
     if (!made || (bytes && !lies_for_bytes(*made, terms_are_rows))) continue;
     made->offset = view.offset;
-    if (!begins_aligned(*made, hlo::byte_width(shape.type))) continue;
+    if (view.inside && !begins_aligned(*made, hlo::byte_width(shape.type))) continue;
     return {{view.memory, {}, view.memory == views.front().memory ? 0 : size}, *made};
   }
   const bool turned = bytes ? terms_are_rows : is_copied_by_columns(shape, views.front(), roles, rows, columns);
@@ -235,7 +235,7 @@ class ProductPlanner {
     std::iota(given.begin(), given.end(), 0);
     std::vector<Dimensions> all{given};
     const auto add = [&](InstructionId id, const Dimensions& dimensions) {
-      for (const MemoryView& view : memory_views(computation_, id)) {
+      for (const MemoryView& view : memory_views(computation_, id, Slices::InMemory)) {
         Dimensions order = given;
         std::stable_sort(order.begin(), order.end(), [&](int64_t x, int64_t y) {
           const auto stride = [&](int64_t i) {
@@ -278,7 +278,7 @@ class ProductPlanner {
       std::swap(p.a, p.b);
       p.a.transposed = !p.a.transposed;
       p.b.transposed = !p.b.transposed;
-      swapped_ = true;
+      plan_.swapped = true;
       return;
     }
     copied_ = true;
@@ -410,7 +410,7 @@ class ProductPlanner {
 
   void take_bias() {
     const std::optional<InstructionId> sum = only_user(users_, plan_.result);
-    if (!sum || swapped_ || computation_[*sum].opcode != Opcode::Add || !continues(*sum)) return;
+    if (!sum || plan_.swapped || computation_[*sum].opcode != Opcode::Add || !continues(*sum)) return;
     const Instruction& it = computation_[*sum];
     const InstructionId other = it.operands[it.operands[0] == plan_.result ? 1 : 0];
     const auto bias = bias_of(other);
@@ -442,7 +442,6 @@ class ProductPlanner {
   const hlo::Shape& rhs_;
   MatrixProduct product_;
   CallPlan plan_;
-  bool swapped_ = false;
   bool copied_ = false;
   bool bytes_ = false;  ///< elements of one byte
 };
