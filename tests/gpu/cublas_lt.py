@@ -119,7 +119,7 @@ class Product:
             self.set(BIAS_POINTER, ctypes.c_void_p(pointers[2]))
         c = ctypes.c_void_p(pointers[-1])
         check(self.library.functions.cublasLtMatmul(
-            self.library.handle, self.operation, ctypes.byref(self.one), ctypes.c_void_p(pointers[1] + self.offset("b")), self.b,
-            ctypes.c_void_p(pointers[0] + self.offset("a")), self.a, ctypes.byref(self.kept), c, self.c, c, self.c,
-            ctypes.byref(self.algorithm), ctypes.c_void_p(workspace), ctypes.c_size_t(self.workspace_bytes),
-            ctypes.c_void_p(stream)), "multiplying")
+            self.library.handle, self.operation, ctypes.byref(self.one),
+            ctypes.c_void_p(pointers[1] + self.offset("b")), self.b, ctypes.c_void_p(pointers[0] + self.offset("a")),
+            self.a, ctypes.byref(self.kept), c, self.c, c, self.c, ctypes.byref(self.algorithm),
+            ctypes.c_void_p(workspace), ctypes.c_size_t(self.workspace_bytes), ctypes.c_void_p(stream)), "multiplying")
