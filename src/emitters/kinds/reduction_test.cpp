@@ -532,7 +532,7 @@ TEST(Reduction, Tiles) {
   EXPECT_EQ(tiling(sum("f32[16384,8192]", "f32[16384]", "1")),
             "16384x8192 threads 1x256 unroll 1x8 vector 1x4, 16384 blocks");
   EXPECT_EQ(tiling(sum("f32[4194304,32]", "f32[4194304]", "1")),
-            "4194304x32 threads 32x8 unroll 4x1 vector 1x4, 32768 blocks");
+            "4194304x32 threads 64x4 unroll 2x2 vector 1x4, 32768 blocks");
   EXPECT_EQ(tiling(sum("f32[16384,8192]", "f32[8192]", "0")),
             "16384x8192 threads 64x16 unroll 32x1 vector 8x4, 128 blocks");
   // Rows of several pieces: threads along both, as few repetitions as can be.

@@ -26,7 +26,7 @@ constexpr double kUnaligned = 2.5;       // times as long where they are not
 constexpr double kUnalignedRate = 6;     // the same of what tensor cores multiply: single elements are loaded for them
 constexpr int64_t kUnalignedParts = 2;   // as kParts, of these: their blocks are large but for few rows or columns
 constexpr double kUnalignedAlone = 12;   // as kUnalignedRate, of several products, where a multiprocessor has one block
-constexpr double kUnalignedWide = 3;     // the same of several products of 4 bytes an element
+constexpr double kUnalignedWide = 1;     // the same of several products of 4 bytes an element
 constexpr double kGathered = 1.6;        // times as long where a product's rows are gathered from an image
 
 /// The largest share of the time of generated code that a library may take to be worth needing it.
@@ -332,7 +332,8 @@ double work_seconds(bool on_tensor_cores, int64_t element, std::array<int64_t, 4
   };
   const auto share_of = [&](double tiles) { return tiles / all / std::ceil(tiles / all); };
   const bool few = tiles_of(kTile) < all, uncut = few && slower.whole;
-  const int64_t side = kSmallTile;
+  // Those of scalar units and of 16 bits are small where there are few.
+  const int64_t side = uncut && on_tensor_cores && element > 2 ? kTile : kSmallTile;
   const double busy = uncut ? share_of(tiles_of(side))
                       : few ? std::min(1.0, tiles_of(kTile) * static_cast<double>(slower.parts) / all)
                             : share_of(tiles_of(kTile));
