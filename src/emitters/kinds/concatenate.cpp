@@ -202,7 +202,7 @@ Result<Plan> plan_concatenate(const Fusion& fusion) {
   int64_t most = hero.shape.element_count();
   for (const int function : others) most = std::max(most, shape_of(function).element_count());
   const AccessWidth width = choose_access_width(fusion, hero.shape.element_count());
-  made.threads = choose_access_width(fusion, most).threads;
+  made.threads = most == hero.shape.element_count() ? width.threads : choose_access_width(fusion, most).threads;
   const auto dim = static_cast<size_t>(hero.dimensions()[0]);
   int64_t offset = 0;
   std::string vectors;

@@ -85,6 +85,16 @@ TEST(ShortRows, AreAsTheInterpreterHasThem) {
   EXPECT_GE(several, 3) << "most rows have a lane for each vector";
 }
 
+/// What --explain says of a module for an H200.
+std::string explained(const std::string& text) {
+  const auto module = hlo::parse_module(text);
+  EXPECT_TRUE(module) << module.error().to_string();
+  if (!module) return "";
+  const auto program = emit_program(**module, {});
+  EXPECT_TRUE(program) << program.error().to_string();
+  return program ? explain(*program) : "";
+}
+
 /// What is computed longer than it is on its way has fewer lanes than vectors.
 TEST(ShortRows, OfCachesHaveFewLanes) {
   const auto of_caches = emitted({500, 777, 25}, EmitOptions().target.multiprocessors);
@@ -94,28 +104,22 @@ TEST(ShortRows, OfCachesHaveFewLanes) {
 
 /// With fewer lanes registers would hold fewer threads, and lanes would store parts of sectors.
 TEST(ShortRows, ThatStayAndAreStoredNarrowHaveManyLanes) {
-  const auto module = hlo::parse_module(
+  const std::string text = explained(
       "HloModule m\nby { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] maximum(a, b) }\nENTRY e {\n"
       "  x = bf16[400000,64] parameter(0)\n  w = f32[400000,64] convert(x)\n  p = f32[400000,64] abs(w)\n"
       "  z = f32[] constant(-inf)\n  m = f32[400000] reduce(p, z), dimensions={1}, to_apply=by\n"
       "  s = f32[400000,64] broadcast(m), dimensions={0}\n  d = f32[400000,64] divide(w, s)\n"
       "  ROOT q = s8[400000,64] convert(d)\n}\n");
-  ASSERT_TRUE(module) << module.error().to_string();
-  const auto program = emit_program(**module, {});
-  ASSERT_TRUE(program) << program.error().to_string();
-  EXPECT_NE(explain(*program).find("combined by      8 lanes"), std::string::npos) << explain(*program);
+  EXPECT_NE(text.find("combined by      8 lanes"), std::string::npos) << text;
 }
 
 /// Rows that begin anywhere have vectors of one element; a warp has several of them all the same.
 TEST(ShortRows, OfOddSizesShareAWarp) {
-  const auto module = hlo::parse_module(
+  const std::string text = explained(
       "HloModule m\nby { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] add(a, b) }\nENTRY e {\n"
       "  x = f32[400000,49] parameter(0)\n  z = f32[] constant(0)\n"
       "  ROOT s = f32[400000] reduce(x, z), dimensions={1}, to_apply=by\n}\n");
-  ASSERT_TRUE(module) << module.error().to_string();
-  const auto program = emit_program(**module, {});
-  ASSERT_TRUE(program) << program.error().to_string();
-  EXPECT_NE(explain(*program).find("multi-row"), std::string::npos) << explain(*program);
+  EXPECT_NE(text.find("multi-row"), std::string::npos) << text;
 }
 
 }  // namespace
