@@ -7,8 +7,8 @@ usage: modules.py STRATA [--only SUBSTRING,...] [--part I/N] [--list] [--hlo FOL
 
 Needs JAX, for CUDA but with --list, --hlo and --device host. The modules are those of module_families.py,
 module_operators.py, module_odd_*.py, module_fresh_*.py, module_more_*.py, module_later_*.py, module_outside_*.py,
-module_seventh_*.py, module_eighth_*.py, module_ninth_*.py, module_tenth_*.py, module_element_loops.py,
-module_linear_algebra.py and module_shared_operands.py.
+module_seventh_*.py, module_eighth_*.py, module_ninth_*.py, module_tenth_*.py, module_eleventh_*.py,
+module_element_loops.py, module_linear_algebra.py and module_shared_operands.py.
 Strata's time is that of a replayed CUDA graph (strata run --profile); where the interpreter runs a step, there is
 none, and a note says that it is the time of the steps. XLA's is how long streams of the GPU are busy in a call, by
 JAX's profiler, so without the pauses between kernels; the time between the ends of calls that are issued back to back
@@ -48,11 +48,11 @@ import numpy as np
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import side_by_side  # noqa: E402
 
-TABLES = ["families", "operators", "eighth_layers", "eighth_odds", "eighth_steps", "element_loops", "fresh_layers",
-          "fresh_shapes", "later_layers", "later_odds", "later_steps", "linear_algebra", "more_layers", "more_steps",
-          "ninth_layers", "ninth_steps", "odd_blocks", "odd_layers", "odd_models", "odd_operators", "odd_shapes",
-          "odd_windows", "outside_layers", "outside_steps", "seventh_layers", "seventh_steps", "shared_operands",
-          "tenth_layers", "tenth_steps"]
+TABLES = ["families", "operators", "eighth_layers", "eighth_odds", "eighth_steps", "element_loops", "eleventh_layouts",
+          "eleventh_moves", "fresh_layers", "fresh_shapes", "later_layers", "later_odds", "later_steps",
+          "linear_algebra", "more_layers", "more_steps", "ninth_layers", "ninth_steps", "odd_blocks", "odd_layers",
+          "odd_models", "odd_operators", "odd_shapes", "odd_windows", "outside_layers", "outside_steps",
+          "seventh_layers", "seventh_steps", "shared_operands", "tenth_layers", "tenth_steps"]
 BLOCK = 1 << 25             # random numbers that are drawn; larger arrays repeat them
 TOLERANCES = {"f64": 5e-4, "f32": 5e-4, "f16": 5e-3, "bf16": 2e-2, "f8": 0.13}
 TF32 = 4                    # times the tolerance
