@@ -7,7 +7,7 @@
 
 #include "emitters/fusion/bandwidth.h"
 #include "emitters/fusion/instruction_roles.h"
-#include "emitters/fusion/kernel_bytes.h"
+#include "emitters/fusion/kernel_tiles.h"
 #include "emitters/fusion/pass.h"
 #include "emitters/fusion/priced_kernel.h"
 #include "emitters/kinds/permutation.h"
@@ -151,24 +151,6 @@ std::vector<bool> same_along_rows(const PricedKernel& kernel) {
   return same;
 }
 
-/// The dimension of more than one element whose elements lie beside each other in memory, or -1.
-int64_t innermost_of(const hlo::Shape& shape) {
-  const auto found = std::find_if(shape.minor_to_major.begin(), shape.minor_to_major.end(),
-                                  [&](int64_t d) { return shape.dim(d) > 1; });
-  return found == shape.minor_to_major.end() ? -1 : *found;
-}
-
-/// Whether a transpose puts elements beside each other in memory that lie apart in its operand, and the other way
-/// round, by sectors and more.
-bool is_turn(const hlo::Computation& computation, const Instruction& it) {
-  if (it.opcode != Opcode::Transpose) return false;
-  const hlo::Shape& from = computation.operand_shape(it, 0);
-  const int64_t inner = innermost_of(it.shape), before = innermost_of(from);
-  if (inner < 0 || it.dimensions()[static_cast<size_t>(inner)] == before) return false;
-  const int64_t elements = std::min(it.shape.dim(inner), from.dim(before));
-  return static_cast<double>(elements * hlo::byte_width(it.shape.type)) >= kSectorBytes;
-}
-
 /// Bytes that caches serve beside the elements themselves for results of which a thread writes several for its row
 /// (Decision::apart): a sector for each element of such a result, and for each that is read for them alone of an array
 /// that has others for other rows.
@@ -310,21 +292,20 @@ PricedInstruction priced_instruction(const hlo::Module& module, hlo::Computation
   }
   priced.spreads = is_spread(from, it);
   const bool moves = it.opcode == Opcode::Reshape || it.opcode == Opcode::Slice || it.opcode == Opcode::Broadcast;
-  priced.turns = is_turn(from, it);
-  if (priced.turns) {
-    const auto permutation = permutation_of(from, id);
-    const LoopReads reads = permutation ? reads_of_loop(*permutation, hlo::byte_width(it.shape.type)) : LoopReads();
-    if (reads.lines >= kLeastLineRatio) {
-      priced.sectors = reads.sectors;
-      priced.permutation = std::hash<std::string>()(permutation->text()) | 1U;
-    }
-  }
   priced.passes_on = hlo::is_elementwise(it.opcode) || moves;
-  // A table that the cache has is there, rows of it or all.
-  const bool gathers =
-      it.opcode == Opcode::Gather && bytes_of(from.operand_shape(it, 0)) >= static_cast<double>(target.l2_bytes) / 2;
-  if (gathers || it.opcode == Opcode::Slice || it.opcode == Opcode::DynamicSlice)
-    priced.part_bytes = bytes_of_part(from, it);
+  if (const auto permutation = permutation_of(from, id)) {
+    if (reads_of_loop(*permutation, hlo::byte_width(it.shape.type)).lines >= kLeastLineRatio)
+      priced.permutation = std::hash<std::string>()(permutation->text()) | 1U;
+  }
+  priced.array = array_in_memory(it.shape);
+  const bool of_arrays = it.shape.is_array() && std::ranges::all_of(it.operands, [&](InstructionId operand) {
+                           return from[operand].shape.is_array();
+                         });
+  if (of_arrays && !it.operands.empty()) {
+    if (Result<indexing::SharedReads> reads = indexing::shared_operand_reads(module, computation, id))
+      priced.maps = *std::move(reads);
+    if (priced.maps != nullptr) priced.tiles = tile_traits(from, id, *priced.maps);
+  }
   if (it.opcode == Opcode::Scatter) priced.update_microseconds = update_microseconds(module, from, it, target);
   return priced;
 }
@@ -354,6 +335,7 @@ KernelWork kernel_work(const PricedKernel& kernel, const ComputedOnce& together)
   const size_t count = kernel.instructions.size();
   const indexing::Evaluations of_warps = counts.of_warps(together.passes);
   const std::vector<double> copies = counts.code_copies();
+  const std::vector<double> parts = bytes_of_parts(kernel);
   std::vector<double> operations(count);
   double code_of_thread = 0;
   for (size_t i = 0; i < count; ++i) {
@@ -365,10 +347,7 @@ KernelWork kernel_work(const PricedKernel& kernel, const ComputedOnce& together)
     code_of_thread += copies[i] * it.code * (along_rows[i] ? 1.0 : elements_of_thread);
     work.repeated_code += std::max(copies[i] - 1, 0.0) * it.operations;
     if (it.counted.opcode != Opcode::Parameter || read[i] == 0) continue;
-    // Of an array that is read in part only that part moves.
-    const bool in_part = read[i] * it.element_bytes < it.bytes;
-    const double each = in_part ? bytes_of_read(kernel, static_cast<InstructionId>(i)) : kSectorBytes;
-    work.memory_bytes += std::min(it.bytes, read[i] * each);
+    work.memory_bytes += std::min(parts[i], read[i] * kSectorBytes);
     work.cache_bytes += read[i] * it.element_bytes / share(i);
   }
   const bool is_loop = together.instructions.empty();  // others' threads have single elements of most of what they do
@@ -376,7 +355,7 @@ KernelWork kernel_work(const PricedKernel& kernel, const ComputedOnce& together)
   work.operations = work.operations * together.crowding + together.operations;
   work.cache_bytes += together.cache_bytes;
   double threads = together.threads;
-  work.memory_bytes += is_loop ? bytes_across_results(kernel, read) : bytes_across(kernel, together);
+  work.memory_bytes += is_loop ? bytes_across_results(kernel) : bytes_across(kernel, together);
   for (const InstructionId root : kernel.graph.roots) {
     const PricedInstruction& it = *kernel.instructions[static_cast<size_t>(root)];
     work.memory_bytes += it.bytes;

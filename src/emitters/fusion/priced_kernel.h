@@ -7,9 +7,26 @@
 #include "emitters/fusion/pass.h"
 #include "hlo/hlo.h"
 #include "hlo/indexing/evaluations.h"
+#include "hlo/indexing/operand_maps.h"
 #include "machine/target.h"
 
 namespace strata::emitters {
+
+/// Where the elements of an array lie; nothing of a tuple.
+struct ArrayInMemory {
+  std::vector<int64_t> dims{};
+  std::vector<int64_t> minor_to_major{};
+  std::vector<int64_t> strides{};  ///< by dimension, in elements
+  int64_t element_bytes = 1;
+};
+ArrayInMemory array_in_memory(const hlo::Shape& shape);
+
+/// Whether an instruction reads less than all of some operand, and whether it reads one across, where threads take
+/// what lies together in its result: then a line of the operand has only few of the elements that a warp asks for.
+struct TileTraits {
+  bool takes_part = false;
+  bool turns = false;
+};
 
 /// What an instruction adds to a kernel's work: the same wherever it stands with operands of these shapes.
 struct PricedInstruction {
@@ -21,11 +38,11 @@ struct PricedInstruction {
   int widest = 0;            ///< bytes of an element of its widest array
   bool spreads = false;      ///< elements beside each other in memory are the same
   bool passes_on = false;    ///< if its elements beside each other are the same, so are those it reads
-  bool turns = false;        ///< a transpose: elements beside each other in memory lie apart in the operand
-  double part_bytes = 0;     ///< of a gather or slice: that memory moves for each element, by rows that lie together
-  double sectors = 1;        ///< of a transpose: that a loop moves of the operand, over those that its bytes fill
-  size_t permutation = 0;    ///< of such a transpose: a number that others have that permute alike; else 0
+  size_t permutation = 0;    ///< of a transpose worth a tile: a number that others have that permute alike; else 0
   double update_microseconds = 0;  ///< of a scatter in place: what its atomic updates take
+  ArrayInMemory array{};
+  indexing::SharedReads maps{};  ///< of what it reads; none where values are tuples, or where they are not known
+  TileTraits tiles{};
 };
 PricedInstruction priced_instruction(const hlo::Module& module, hlo::ComputationId computation,
                                      hlo::InstructionId instruction, const Target& target);

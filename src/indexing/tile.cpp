@@ -1,0 +1,317 @@
+#include "indexing/tile.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace strata::indexing {
+namespace {
+
+/// A set of variables: dimensions from bit 0 on, then range variables.
+using Variables = uint64_t;
+constexpr size_t kMostVariables = 64;
+
+int64_t span_of(const TileDim& dim) { return saturating_mul(dim.stride, dim.size - 1); }
+
+TileDim scaled(TileDim dim, int64_t factor) {
+  if (factor < 0) {  // the last position is the first one
+    dim.offset = saturating_add(dim.offset, span_of(dim));
+  }
+  dim.offset = saturating_mul(dim.offset, factor);
+  dim.stride = saturating_mul(dim.stride, std::abs(factor));
+  dim.multiple = saturating_mul(dim.multiple, std::abs(factor));
+  return dim;
+}
+
+TileDim moved(TileDim dim, int64_t by) {
+  dim.offset = saturating_add(dim.offset, by);
+  return dim;
+}
+
+/// All sums of a position of one and a position of the other.
+TileDim sum_of(TileDim a, TileDim b) {
+  if (a.stride > b.stride) std::swap(a, b);
+  TileDim sum = a;
+  sum.runs = saturating_mul(a.runs, b.runs);
+  sum.offset = saturating_add(a.offset, b.offset);
+  sum.multiple = common_divisor(a.multiple, b.multiple);
+  if (b.size <= 1) {
+    sum.size = b.size == 0 ? 0 : a.size;
+    return sum;
+  }
+  if (a.size <= 1) {
+    sum.size = a.size == 0 ? 0 : b.size;
+    sum.stride = b.stride;
+    return sum;
+  }
+  const int64_t span = saturating_add(span_of(a), span_of(b));
+  if (b.stride % a.stride == 0 && b.stride <= saturating_mul(a.stride, a.size)) {
+    sum.size = span / a.stride + 1;
+  } else if (b.stride > span_of(a)) {  // apart
+    sum.runs = saturating_mul(sum.runs, b.size);
+    sum.multiple = common_divisor(sum.multiple, b.stride);
+  } else {
+    sum.stride = common_divisor(a.stride, b.stride);
+    sum.size = span / sum.stride + 1;
+  }
+  return sum;
+}
+
+/// What is known of where runs begin, modulo `divisor`: the least and the greatest remainder.
+Interval remainders(const TileDim& dim, int64_t divisor) {
+  const int64_t step = common_divisor(dim.multiple, divisor);
+  const int64_t least = floor_mod(dim.offset, step);
+  return {least, dim.multiple % divisor == 0 ? floor_mod(dim.offset, divisor) : divisor - step + least};
+}
+
+/// The offset of a quotient.
+TileDim at_quotient(TileDim dim, const TileDim& of, int64_t divisor) {
+  const bool known = of.multiple % divisor == 0;
+  dim.offset = known ? floor_div(of.offset, divisor) : 0;
+  dim.multiple = known ? of.multiple / divisor : 1;
+  return dim;
+}
+
+TileDim quotient_of(const TileDim& dim, int64_t divisor) {
+  TileDim quotient = at_quotient(dim, dim, divisor);
+  if (dim.size <= 1) return quotient;
+  if (dim.stride % divisor == 0) {
+    quotient.stride = dim.stride / divisor;
+    return quotient;
+  }
+  quotient.stride = 1;
+  quotient.size = saturating_add(remainders(dim, divisor).hi, span_of(dim)) / divisor + 1;
+  return quotient;
+}
+
+TileDim remainder_of(const TileDim& dim, int64_t divisor) {
+  const Interval first = remainders(dim, divisor);
+  const int64_t step = common_divisor(dim.multiple, divisor);
+  TileDim remainder = dim;
+  remainder.offset = first.lo;
+  remainder.multiple = dim.multiple % divisor == 0 ? 0 : step;
+  if (remainder.multiple == 0) remainder.runs = 1;  // all of which lie at one place
+  const bool stands = dim.size <= 1 || dim.stride % divisor == 0;
+  if (stands) {
+    remainder.size = std::min<int64_t>(dim.size, 1);
+    remainder.stride = 1;
+    return remainder;
+  }
+  if (saturating_add(first.hi, span_of(dim)) < divisor) return remainder;
+  // It goes around: the remainders that are a common step apart, all of them where it goes far enough.
+  const int64_t common = common_divisor(dim.stride, divisor);
+  remainder.stride = common;
+  remainder.size = divisor / common;
+  const bool known = dim.multiple % common == 0;
+  remainder.offset = known ? floor_mod(dim.offset, common) : 0;
+  remainder.multiple = known ? 0 : 1;
+  if (known) remainder.runs = 1;
+  return remainder;
+}
+
+/// The part of it that may lie in an interval.
+TileDim clamped(TileDim dim, const Interval& bounds) {
+  if (dim.runs != 1 || dim.size == 0 || bounds.empty()) {
+    if (bounds.empty()) dim.size = 0;
+    return dim;
+  }
+  if (dim.multiple != 0) {
+    const int64_t most =
+        bounds.lo == kLeast || bounds.hi == kGreatest ? dim.size : (bounds.size() - 1) / dim.stride + 1;
+    if (most >= dim.size) return dim;
+    dim.size = most;
+    dim.multiple = common_divisor(dim.multiple, dim.stride);
+    return dim;
+  }
+  const int64_t last = saturating_add(dim.offset, span_of(dim));
+  const int64_t skipped =
+      dim.offset >= bounds.lo ? 0 : ceil_div(saturating_add(bounds.lo, saturating_mul(dim.offset, -1)), dim.stride);
+  const int64_t dropped =
+      last <= bounds.hi ? 0 : ceil_div(saturating_add(last, saturating_mul(bounds.hi, -1)), dim.stride);
+  dim.size = std::max<int64_t>(dim.size - skipped - dropped, 0);
+  dim.offset = saturating_add(dim.offset, saturating_mul(skipped, dim.stride));
+  return dim;
+}
+
+/// Follows one map.
+class ImageFinder {
+ public:
+  ImageFinder(const IndexingMap& map, const Tile& tile) : map_(map) {
+    for (size_t d = 0; d < map.dims.size(); ++d) variables_.push_back(clamped(tile[d], map.dims[d]));
+    for (const Interval& range : map.ranges) {
+      TileDim all;
+      all.size = range.size();
+      all.offset = range.lo;
+      variables_.push_back(all);
+    }
+  }
+
+  std::optional<Tile> image() {
+    if (map_.known_empty || variables_.size() > kMostVariables) return std::nullopt;
+    // Runtime values differ wherever what they depend on does, but not again for what another result has gone through.
+    for (const Expr& result : map_.results) {
+      if (!result.uses(ExprKind::Runtime)) gone_through_ |= variables_of(result);
+    }
+    Tile tile;
+    for (const Expr& result : map_.results) {
+      std::optional<TileDim> dim = positions_of(result);
+      if (!dim) return std::nullopt;
+      for (const Constraint& constraint : map_.constraints) {
+        if (constraint.expr == result) *dim = clamped(*dim, constraint.bounds);
+      }
+      tile.push_back(*dim);
+    }
+    return tile;
+  }
+
+ private:
+  size_t number_of(const Expr& variable) const {
+    return static_cast<size_t>(variable.number()) + (variable.kind() == ExprKind::Range ? map_.dims.size() : 0);
+  }
+
+  Variables variables_of(const Expr& expr) const {
+    if (expr.kind() == ExprKind::Dimension || expr.kind() == ExprKind::Range) return Variables{1} << number_of(expr);
+    Variables found = 0;
+    if (expr.kind() == ExprKind::Runtime) {
+      for (const Expr& index : map_.runtime[static_cast<size_t>(expr.number())].element) found |= variables_of(index);
+    }
+    for (const Expr& part : expr.operands()) found |= variables_of(part);
+    return found;
+  }
+
+  TileDim runtime_positions(const Expr& value) {
+    const Variables depends = variables_of(value) & ~gone_through_;
+    gone_through_ |= depends;
+    TileDim dim;
+    dim.multiple = 1;
+    for (size_t v = 0; v < variables_.size(); ++v) {
+      if ((depends >> v & 1U) != 0) dim.runs = saturating_mul(dim.runs, variables_[v].count());
+    }
+    dim.runs = std::min(dim.runs, map_.runtime[static_cast<size_t>(value.number())].range.size());
+    return dim;
+  }
+
+  std::optional<TileDim> positions_of(const Expr& expr) {
+    switch (expr.kind()) {
+      case ExprKind::Constant: {
+        TileDim dim;
+        dim.offset = expr.value();
+        return dim;
+      }
+      case ExprKind::Dimension:
+      case ExprKind::Range:
+        return variables_[number_of(expr)];
+      case ExprKind::Runtime:
+        return runtime_positions(expr);
+      case ExprKind::FloorDiv:
+      case ExprKind::Mod: {
+        if (!expr.rhs().is_constant() || expr.rhs().value() <= 0) return std::nullopt;
+        const std::optional<TileDim> of = positions_of(expr.lhs());
+        if (!of) return std::nullopt;
+        const int64_t divisor = expr.rhs().value();
+        return expr.kind() == ExprKind::FloorDiv ? quotient_of(*of, divisor) : remainder_of(*of, divisor);
+      }
+      case ExprKind::Sum: {
+        std::vector<TileDim> parts;
+        for (size_t i = 0; i < expr.atoms().size(); ++i) {
+          const std::optional<TileDim> part = positions_of(expr.atoms()[i]);
+          if (!part) return std::nullopt;
+          parts.push_back(scaled(*part, expr.coefficients()[i]));
+        }
+        std::ranges::sort(parts, {}, &TileDim::stride);
+        TileDim sum = parts.front();
+        for (size_t i = 1; i < parts.size(); ++i) sum = sum_of(sum, parts[i]);
+        return moved(sum, expr.value());
+      }
+      case ExprKind::Product:
+      case ExprKind::Undefined:
+        break;
+    }
+    return std::nullopt;
+  }
+
+  const IndexingMap& map_;
+  std::vector<TileDim> variables_;
+  Variables gone_through_ = 0;
+};
+
+}  // namespace
+
+Tile whole_tile(const std::vector<int64_t>& shape) {
+  Tile tile;
+  for (const int64_t extent : shape) tile.push_back({.size = extent});
+  return tile;
+}
+
+Tile tile_along_memory(const std::vector<int64_t>& shape, const std::vector<int64_t>& minor_to_major,
+                       int64_t elements) {
+  Tile tile(shape.size());
+  int64_t rest = elements;
+  for (const int64_t d : minor_to_major) {
+    TileDim& dim = tile[static_cast<size_t>(d)];
+    dim.size = std::min(shape[static_cast<size_t>(d)], rest);
+    dim.multiple = dim.size == shape[static_cast<size_t>(d)] ? 0 : dim.size;
+    rest = dim.size > 0 ? ceil_div(rest, dim.size) : 1;
+  }
+  return tile;
+}
+
+double elements_of(const Tile& tile) {
+  double count = 1;
+  for (const TileDim& dim : tile) count *= static_cast<double>(dim.runs) * static_cast<double>(dim.size);
+  return count;
+}
+
+std::optional<Tile> image_of(const Tile& tile, const IndexingMap& map) { return ImageFinder(map, tile).image(); }
+
+double moved_bytes(const Tile& tile, const std::vector<int64_t>& strides, int64_t element_bytes, int64_t unit_bytes) {
+  std::vector<size_t> order(tile.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, {}, [&](size_t d) { return strides[d]; });
+  double pieces = 1;
+  double span = static_cast<double>(element_bytes);  // of a piece
+  int64_t alignment = unit_bytes;                    // of where pieces begin
+  const auto begins_by = [&](int64_t positions, size_t d) {
+    alignment = common_divisor(alignment, saturating_mul(saturating_mul(positions, strides[d]), element_bytes));
+  };
+  bool is_one = true;
+  for (const size_t d : order) {
+    const TileDim& dim = tile[d];
+    if (dim.count() == 0) return 0;
+    begins_by(dim.offset, d);
+    begins_by(dim.multiple, d);
+    const double pitch = static_cast<double>(dim.stride) * static_cast<double>(strides[d] * element_bytes);
+    if (dim.size > 1) {
+      is_one = is_one && pitch - span < static_cast<double>(unit_bytes);
+      if (is_one) {
+        span += pitch * static_cast<double>(dim.size - 1);
+      } else {
+        pieces *= static_cast<double>(dim.size);
+        begins_by(dim.stride, d);
+      }
+    }
+    if (dim.runs > 1) {
+      is_one = false;
+      pieces *= static_cast<double>(dim.runs);
+    }
+  }
+  const auto unit = static_cast<double>(unit_bytes), step = static_cast<double>(alignment);
+  const double filled = std::ceil(span / step) * step;
+  return pieces * (filled + unit - step);
+}
+
+std::string to_string(const Tile& tile) {
+  std::vector<std::string> dims;
+  for (const TileDim& dim : tile) {
+    std::string text = dim.runs == 1 ? std::to_string(dim.size) : fmt::format("{} runs of {}", dim.runs, dim.size);
+    if (dim.stride != 1 && dim.size > 1) text += fmt::format(":{}", dim.stride);
+    if (dim.offset != 0) text += fmt::format(" from {}", dim.offset);
+    dims.push_back(text);
+  }
+  return fmt::format("[{}]", fmt::join(dims, ", "));
+}
+
+}  // namespace strata::indexing
