@@ -17,12 +17,11 @@ constexpr size_t kMostVariables = 64;
 int64_t span_of(const TileDim& dim) { return saturating_mul(dim.stride, dim.size - 1); }
 
 TileDim scaled(TileDim dim, int64_t factor) {
-  if (factor < 0) {  // the last position is the first one
-    dim.offset = saturating_add(dim.offset, span_of(dim));
-  }
+  if (factor < 0) dim.offset = saturating_add(dim.offset, span_of(dim));  // the last position is the first one
+  const int64_t magnitude = factor < 0 ? saturating_mul(factor, -1) : factor;
   dim.offset = saturating_mul(dim.offset, factor);
-  dim.stride = saturating_mul(dim.stride, std::abs(factor));
-  dim.multiple = saturating_mul(dim.multiple, std::abs(factor));
+  dim.stride = saturating_mul(dim.stride, magnitude);
+  dim.multiple = saturating_mul(dim.multiple, magnitude);
   return dim;
 }
 
@@ -49,13 +48,13 @@ TileDim sum_of(TileDim a, TileDim b) {
   }
   const int64_t span = saturating_add(span_of(a), span_of(b));
   if (b.stride % a.stride == 0 && b.stride <= saturating_mul(a.stride, a.size)) {
-    sum.size = span / a.stride + 1;
+    sum.size = saturating_add(span / a.stride, 1);
   } else if (b.stride > span_of(a)) {  // apart
     sum.runs = saturating_mul(sum.runs, b.size);
     sum.multiple = common_divisor(sum.multiple, b.stride);
   } else {
     sum.stride = common_divisor(a.stride, b.stride);
-    sum.size = span / sum.stride + 1;
+    sum.size = saturating_add(span / sum.stride, 1);
   }
   return sum;
 }
@@ -93,7 +92,7 @@ TileDim remainder_of(const TileDim& dim, int64_t divisor) {
   TileDim remainder = dim;
   remainder.offset = first.lo;
   remainder.multiple = dim.multiple % divisor == 0 ? 0 : step;
-  if (remainder.multiple == 0) remainder.runs = 1;  // all of which lie at one place
+  remainder.runs = std::min(dim.runs, divisor / step);  // others lie where these do
   const bool stands = dim.size <= 1 || dim.stride % divisor == 0;
   if (stands) {
     remainder.size = std::min<int64_t>(dim.size, 1);
@@ -150,15 +149,14 @@ class ImageFinder {
   }
 
   std::optional<Tile> image() {
-    if (map_.known_empty || variables_.size() > kMostVariables) return std::nullopt;
-    // Runtime values differ wherever what they depend on does, but not again for what another result has gone through.
-    for (const Expr& result : map_.results) {
-      if (!result.uses(ExprKind::Runtime)) gone_through_ |= variables_of(result);
-    }
+    if (map_.known_empty) return Tile(map_.results.size(), TileDim{.size = 0});
+    if (variables_.size() > kMostVariables) return std::nullopt;
+    const int64_t places = runtime_places();
     Tile tile;
     for (const Expr& result : map_.results) {
       std::optional<TileDim> dim = positions_of(result);
       if (!dim) return std::nullopt;
+      if (&result == first_runtime_) dim->runs = saturating_mul(dim->runs, places);
       for (const Constraint& constraint : map_.constraints) {
         if (constraint.expr == result) *dim = clamped(*dim, constraint.bounds);
       }
@@ -172,26 +170,50 @@ class ImageFinder {
     return static_cast<size_t>(variable.number()) + (variable.kind() == ExprKind::Range ? map_.dims.size() : 0);
   }
 
-  Variables variables_of(const Expr& expr) const {
+  /// Those that it has outside runtime variables.
+  Variables plain_variables_of(const Expr& expr) const {
     if (expr.kind() == ExprKind::Dimension || expr.kind() == ExprKind::Range) return Variables{1} << number_of(expr);
     Variables found = 0;
-    if (expr.kind() == ExprKind::Runtime) {
-      for (const Expr& index : map_.runtime[static_cast<size_t>(expr.number())].element) found |= variables_of(index);
-    }
-    for (const Expr& part : expr.operands()) found |= variables_of(part);
+    for (const Expr& part : expr.operands()) found |= plain_variables_of(part);
     return found;
   }
 
-  TileDim runtime_positions(const Expr& value) {
-    const Variables depends = variables_of(value) & ~gone_through_;
-    gone_through_ |= depends;
-    TileDim dim;
-    dim.multiple = 1;
-    for (size_t v = 0; v < variables_.size(); ++v) {
-      if ((depends >> v & 1U) != 0) dim.runs = saturating_mul(dim.runs, variables_[v].count());
+  /// Those that its runtime variables depend on.
+  Variables runtime_variables_of(const Expr& expr) const {
+    Variables found = 0;
+    if (expr.kind() == ExprKind::Runtime) {
+      for (const Expr& index : map_.runtime[static_cast<size_t>(expr.number())].element)
+        found |= plain_variables_of(index) | runtime_variables_of(index);
     }
-    dim.runs = std::min(dim.runs, map_.runtime[static_cast<size_t>(value.number())].range.size());
-    return dim;
+    for (const Expr& part : expr.operands()) found |= runtime_variables_of(part);
+    return found;
+  }
+
+  /// Each value of the variables that runtime values depend on gives a place of its own, anywhere: the first result
+  /// with a runtime variable has so many runs, and the variables are single unknown values from then on. There are no
+  /// more places than the runtime values have together with what else results depend on.
+  int64_t runtime_places() {
+    Variables depends = 0, others = 0;
+    int64_t values = 1;
+    for (const Expr& result : map_.results) {
+      others |= plain_variables_of(result);
+      if (!result.uses(ExprKind::Runtime)) continue;
+      if (first_runtime_ == nullptr) first_runtime_ = &result;
+      depends |= runtime_variables_of(result);
+    }
+    for (size_t r = 0; r < map_.runtime.size(); ++r) {
+      const Expr variable = Expr::runtime(static_cast<int>(r));
+      const auto uses_it = [&](const Expr& result) { return result.uses(ExprKind::Runtime, variable.number()); };
+      if (std::ranges::any_of(map_.results, uses_it)) values = saturating_mul(values, map_.runtime[r].range.size());
+    }
+    int64_t places = 1;
+    for (size_t v = 0; v < variables_.size(); ++v) {
+      if ((depends >> v & 1U) == 0) continue;
+      places = saturating_mul(places, variables_[v].count());
+      if ((others >> v & 1U) != 0) values = saturating_mul(values, variables_[v].count());
+      variables_[v] = {.size = std::min<int64_t>(variables_[v].size, 1), .multiple = 1};
+    }
+    return std::min(places, values);
   }
 
   std::optional<TileDim> positions_of(const Expr& expr) {
@@ -205,7 +227,7 @@ class ImageFinder {
       case ExprKind::Range:
         return variables_[number_of(expr)];
       case ExprKind::Runtime:
-        return runtime_positions(expr);
+        return TileDim{.multiple = 1};
       case ExprKind::FloorDiv:
       case ExprKind::Mod: {
         if (!expr.rhs().is_constant() || expr.rhs().value() <= 0) return std::nullopt;
@@ -235,7 +257,7 @@ class ImageFinder {
 
   const IndexingMap& map_;
   std::vector<TileDim> variables_;
-  Variables gone_through_ = 0;
+  const Expr* first_runtime_ = nullptr;  ///< of the results
 };
 
 }  // namespace
@@ -263,6 +285,25 @@ double elements_of(const Tile& tile) {
   double count = 1;
   for (const TileDim& dim : tile) count *= static_cast<double>(dim.runs) * static_cast<double>(dim.size);
   return count;
+}
+
+std::optional<Tile> union_of(const Tile& a, const Tile& b) {
+  const auto is_known = [](const TileDim& dim) { return dim.runs == 1 && dim.stride == 1 && dim.multiple == 0; };
+  if (!std::ranges::all_of(a, is_known) || !std::ranges::all_of(b, is_known)) return std::nullopt;
+  std::optional<size_t> differs;
+  for (size_t d = 0; d < a.size(); ++d) {
+    if (a[d] == b[d]) continue;
+    if (differs) return std::nullopt;
+    differs = d;
+  }
+  if (!differs) return a;
+  const auto [first, second] = std::minmax(
+      a[*differs], b[*differs], [](const TileDim& one, const TileDim& other) { return one.offset < other.offset; });
+  if (second.offset > saturating_add(first.offset, first.size)) return std::nullopt;
+  const int64_t end = std::max(saturating_add(first.offset, first.size), saturating_add(second.offset, second.size));
+  Tile both = a;
+  both[*differs] = {.size = end - first.offset, .offset = first.offset};
+  return both;
 }
 
 std::optional<Tile> image_of(const Tile& tile, const IndexingMap& map) { return ImageFinder(map, tile).image(); }

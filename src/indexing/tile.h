@@ -2,8 +2,8 @@
 //
 // What a fusion reads of an array for a tile of its result follows from the maps of its operators: a transpose's tile
 // lies across, a slice's has other strides, a reshape's is a box only of tiles that fit, and a window's overlaps the
-// next. So a cost model sees how a fusion would touch memory before there is any code (XLA's documentation of the
-// emitters, "Tiling": functions get offsets, sizes and strides).
+// next one. So a cost model sees how a fusion would touch memory before there is any code. XLA's documentation of its
+// emitters ("Tiling") describes functions over such tiles.
 #pragma once
 
 #include <optional>
@@ -37,15 +37,20 @@ Tile tile_along_memory(const std::vector<int64_t>& shape, const std::vector<int6
 
 double elements_of(const Tile& tile);
 
-/// A tile that holds all that a map makes of a tile of its dimensions, for all values of the range variables. It holds
-/// more where variables stand in several results, where a quotient's divisor does not divide what a tile spans, and
-/// where the map's constraints leave out what no range does. Nothing where it follows from no map: of products of
-/// variables, of divisors that are none, and of more than 64 variables.
+/// A tile that holds all that a map makes of a tile of its dimensions, for all values of the range variables; of a map
+/// with an empty domain, an empty one. It holds more where variables stand in several results, where a quotient's
+/// divisor does not divide what a tile spans, and where constraints are on more than a result. Wherever the variables
+/// differ on which a runtime value depends, it may be another one: so many runs has the first result with one.
+/// std::nullopt where results are products of variables, or have divisors that are not constant and positive, and for
+/// more than 64 variables.
 std::optional<Tile> image_of(const Tile& tile, const IndexingMap& map);
 
+/// The tile of what is in either of two, where these are boxes without gaps at known offsets and their union is one.
+std::optional<Tile> union_of(const Tile& a, const Tile& b);
+
 /// Bytes that memory moves for a tile of an array with these strides (in elements, by dimension), by units of
-/// `unit_bytes`, a power of two: 32 of sectors. Elements between which no unit lies share theirs; where runs begin is
-/// as good as any place that their offsets allow.
+/// `unit_bytes`, a power of two: 32 of sectors. Where a gap is smaller than a unit, so that each unit has elements, all
+/// of it moves. The mean over the places at which the tile's contiguous pieces may begin, by their alignment.
 double moved_bytes(const Tile& tile, const std::vector<int64_t>& strides, int64_t element_bytes, int64_t unit_bytes);
 
 /// "[4, 32:2 from 3, 8 runs of 16]".

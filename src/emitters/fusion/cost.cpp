@@ -335,7 +335,7 @@ KernelWork kernel_work(const PricedKernel& kernel, const ComputedOnce& together)
   const size_t count = kernel.instructions.size();
   const indexing::Evaluations of_warps = counts.of_warps(together.passes);
   const std::vector<double> copies = counts.code_copies();
-  const std::vector<double> parts = bytes_of_parts(kernel);
+  const TileBytes tiles = tile_bytes(kernel, together);
   std::vector<double> operations(count);
   double code_of_thread = 0;
   for (size_t i = 0; i < count; ++i) {
@@ -347,7 +347,7 @@ KernelWork kernel_work(const PricedKernel& kernel, const ComputedOnce& together)
     code_of_thread += copies[i] * it.code * (along_rows[i] ? 1.0 : elements_of_thread);
     work.repeated_code += std::max(copies[i] - 1, 0.0) * it.operations;
     if (it.counted.opcode != Opcode::Parameter || read[i] == 0) continue;
-    work.memory_bytes += std::min(parts[i], read[i] * kSectorBytes);
+    work.memory_bytes += std::min(tiles.parts[i], read[i] * kSectorBytes);
     work.cache_bytes += read[i] * it.element_bytes / share(i);
   }
   const bool is_loop = together.instructions.empty();  // others' threads have single elements of most of what they do
@@ -355,7 +355,7 @@ KernelWork kernel_work(const PricedKernel& kernel, const ComputedOnce& together)
   work.operations = work.operations * together.crowding + together.operations;
   work.cache_bytes += together.cache_bytes;
   double threads = together.threads;
-  work.memory_bytes += is_loop ? bytes_across_results(kernel) : bytes_across(kernel, together);
+  work.memory_bytes += tiles.across;
   for (const InstructionId root : kernel.graph.roots) {
     const PricedInstruction& it = *kernel.instructions[static_cast<size_t>(root)];
     work.memory_bytes += it.bytes;

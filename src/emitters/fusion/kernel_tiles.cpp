@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <optional>
 
 #include "emitters/kinds/permutation.h"
 #include "hlo/hlo.h"
 #include "indexing/inverse.h"
 #include "indexing/tile.h"
+#include "support/hash.h"
 
 namespace strata::emitters {
 namespace {
@@ -27,28 +29,29 @@ Tile tile_of_warp(const ArrayInMemory& array) {
   return indexing::tile_along_memory(array.dims, array.minor_to_major, elements_of_warp(array.element_bytes));
 }
 
-/// How many times the units that an element of all of it takes, one of such a tile does.
-double times_the_units(const ArrayInMemory& array, const Tile& all, const Tile& tile, int64_t unit_bytes) {
-  const auto each = [&](const Tile& of) {
-    const double elements = indexing::elements_of(of);
-    return elements > 0 ? indexing::moved_bytes(of, array.strides, array.element_bytes, unit_bytes) / elements : 0;
+constexpr auto kSector = static_cast<int64_t>(kSectorBytes);
+
+double bytes_of(const ArrayInMemory& array, const Tile& tile, int64_t unit_bytes = kSector) {
+  return indexing::moved_bytes(tile, array.strides, array.element_bytes, unit_bytes);
+}
+
+/// What memory moves for an element of a warp's tile over what it moves for one of `all`: 1, or more where the tile
+/// lies so that lines of memory have few of its elements.
+double times_the_sectors(const ArrayInMemory& array, const Tile& all, const Tile& warp) {
+  constexpr int64_t kLineBytes = 128;
+  const auto ratio = [&](int64_t unit_bytes) {
+    const double least = bytes_of(array, all, unit_bytes) * indexing::elements_of(warp);
+    return least > 0 ? bytes_of(array, warp, unit_bytes) * indexing::elements_of(all) / least : 1;
   };
-  const double least = each(all);
-  return least > 0 ? each(tile) / least : 1;
+  return ratio(kLineBytes) < kLeastLineRatio ? 1 : std::max(ratio(kSector), 1.0);
 }
 
-/// 1, or more where a tile lies so that lines of memory have few of its elements.
-double times_the_sectors(const ArrayInMemory& array, const Tile& all, const Tile& tile) {
-  constexpr int64_t kLine = 128, kSector = 32;
-  if (times_the_units(array, all, tile, kLine) < kLeastLineRatio) return 1;
-  return std::max(times_the_units(array, all, tile, kSector), 1.0);
-}
-
-/// What a kernel takes of an array by one path.
+/// What a kernel takes of an array by one path, in numbers of tiles.
 struct TileUse {
-  Tile all;                    ///< for the whole result
-  std::optional<Tile> warp{};  ///< for what a warp takes; none of what blocks take by tiles of their own
-  bool at_places = false;      ///< where elements lie in memory as those of the results do
+  int all = 0;             ///< for the whole result
+  int warp = -1;           ///< for what a warp takes; -1 of what blocks take by tiles of their own
+  uint64_t place = 0;      ///< where runtime values place the tile: others have another number
+  bool at_places = false;  ///< where elements lie in memory as those of the results do
   bool operator==(const TileUse&) const = default;
 };
 
@@ -60,13 +63,52 @@ class TileUses {
       const PricedInstruction& it = *kernel_.instructions[static_cast<size_t>(root)];
       largest_ = std::max(largest_, it.counted.elements);
       smallest_ = std::min(smallest_, it.counted.elements);
-      add(static_cast<size_t>(root), {indexing::whole_tile(it.array.dims), tile_of_warp(it.array), true});
+      add(static_cast<size_t>(root),
+          {number_of(indexing::whole_tile(it.array.dims)), number_of(tile_of_warp(it.array)), 0, true});
     }
     for (size_t i = uses_.size(); i-- > 0;) pass_on(i);
   }
 
-  const std::vector<TileUse>& of(size_t place) const { return uses_[place]; }
-  double largest_result() const { return largest_; }
+  /// What is used of an instruction's array, overlapping parts once.
+  std::vector<Tile> parts_of(size_t place) const {
+    std::vector<std::pair<int, uint64_t>> distinct;
+    std::vector<Tile> parts;
+    for (const TileUse& use : uses_[place]) {
+      const std::pair one(use.all, use.place);
+      if (std::ranges::find(distinct, one) != distinct.end()) continue;
+      distinct.push_back(one);
+      Tile part = tiles_[static_cast<size_t>(use.all)];
+      for (size_t i = 0; i < parts.size();) {
+        const std::optional<Tile> both = indexing::union_of(parts[i], part);
+        if (!both) {
+          ++i;
+          continue;
+        }
+        part = *both;
+        parts.erase(parts.begin() + static_cast<std::ptrdiff_t>(i));
+        i = 0;
+      }
+      parts.push_back(std::move(part));
+    }
+    return parts;
+  }
+
+  /// What memory moves beyond the parts of a parameter, where warps read it across.
+  double bytes_across(size_t place) const {
+    const PricedInstruction& it = *kernel_.instructions[place];
+    if (it.counted.elements < largest_ / 2) return 0;
+    std::map<std::pair<int, uint64_t>, double> more;  // of each part by the worst path
+    for (const TileUse& use : uses_[place]) {
+      if (use.warp < 0) continue;
+      const Tile& all = tiles_[static_cast<size_t>(use.all)];
+      const double sectors = times_the_sectors(it.array, all, tiles_[static_cast<size_t>(use.warp)]);
+      double& bytes = more[{use.all, use.place}];
+      bytes = std::max(bytes, bytes_of(it.array, all) * (sectors - 1));
+    }
+    double sum = 0;
+    for (const auto& [part, bytes] : more) sum += bytes;
+    return sum;
+  }
 
  private:
   void pass_on(size_t i) {
@@ -79,20 +121,26 @@ class TileUses {
     }
     const bool tiled = is_tiled(i);
     const bool keeps_places = hlo::is_elementwise(it.counted.opcode) || it.counted.opcode == Opcode::Reshape;
+    // Warps beside each other read the same terms of a product, whose sectors caches keep for them.
+    const bool shares = it.counted.opcode == Opcode::Dot || it.counted.opcode == Opcode::Convolution;
+    uint64_t number = 0;
     for (const indexing::Read& read : *it.maps) {
       const auto to = static_cast<size_t>(operands[static_cast<size_t>(read.operand)]);
       if (read.unknown) add_all(to);
       for (const IndexingMap& map : read.maps) {
+        ++number;
         for (const TileUse& use : uses_[i]) {
-          std::optional<Tile> all = indexing::image_of(use.all, map);
-          if (!all) {
+          TileUse passed = use;
+          passed.all = image(use.all, map);
+          if (passed.all < 0) {
             add_all(to);
             continue;
           }
-          TileUse passed{*std::move(all)};
           passed.at_places = use.at_places && keeps_places;
-          if (use.warp && !(use.at_places && tiled)) passed.warp = indexing::image_of(*use.warp, map);
-          add(to, std::move(passed));
+          if (!map.runtime.empty()) passed.place = Hasher().add(use.place).add(i).add(number).value() | 1U;
+          if (shares || (use.at_places && tiled)) passed.warp = -1;
+          if (passed.warp >= 0) passed.warp = image(passed.warp, map);
+          add(to, passed);
         }
       }
     }
@@ -108,18 +156,40 @@ class TileUses {
     return permutation_ == it.permutation;
   }
 
-  void add_all(size_t i) { add(i, {indexing::whole_tile(kernel_.instructions[i]->array.dims)}); }
+  int number_of(const Tile& tile) {
+    const auto [known, is_new] = numbers_.try_emplace(tile, static_cast<int>(tiles_.size()));
+    if (is_new) tiles_.push_back(tile);
+    return known->second;
+  }
+
+  /// -1 where it is not known.
+  int image(int tile, const IndexingMap& map) {
+    const auto [known, is_new] = images_.try_emplace({&map, tile}, -1);
+    if (is_new) {
+      if (const auto found = indexing::image_of(tiles_[static_cast<size_t>(tile)], map))
+        known->second = number_of(*found);
+    }
+    return known->second;
+  }
+
+  void add_all(size_t i) { add(i, {number_of(indexing::whole_tile(kernel_.instructions[i]->array.dims))}); }
 
   void add(size_t i, TileUse use) {
     constexpr size_t kMost = 64;  // of more, as of the steps of an unrolled loop, it is all of the array
     std::vector<TileUse>& uses = uses_[i];
     if (std::ranges::find(uses, use) != uses.end()) return;
-    uses.push_back(std::move(use));
-    if (uses.size() > kMost) uses = {{indexing::whole_tile(kernel_.instructions[i]->array.dims)}};
+    uses.push_back(use);
+    if (uses.size() <= kMost) return;
+    TileUse whole{number_of(indexing::whole_tile(kernel_.instructions[i]->array.dims))};
+    for (const TileUse& one : uses) whole.warp = std::max(whole.warp, one.warp);
+    uses = {whole};
   }
 
   const PricedKernel& kernel_;
   std::vector<std::vector<TileUse>> uses_;
+  std::vector<Tile> tiles_;  ///< by number
+  std::map<Tile, int> numbers_;
+  std::map<std::pair<const IndexingMap*, int>, int> images_;
   size_t permutation_ = 0;  ///< of what is tiled
   double largest_ = 0, smallest_ = std::numeric_limits<double>::infinity();
 };
@@ -206,8 +276,38 @@ bool any_of(const PricedKernel& kernel, bool TileTraits::*trait) {
   return std::ranges::any_of(kernel.instructions, [&](const PricedInstruction* it) { return it->tiles.*trait; });
 }
 
-double bytes_of(const ArrayInMemory& array, const Tile& tile) {
-  return indexing::moved_bytes(tile, array.strides, array.element_bytes, static_cast<int64_t>(kSectorBytes));
+/// The largest array that a kernel reduces; nothing where it has no reductions.
+std::optional<size_t> reduced_array(const PricedKernel& kernel, const ComputedOnce& together) {
+  std::optional<size_t> reduced;
+  const auto elements = [&](size_t i) { return kernel.instructions[i]->counted.elements; };
+  for (const InstructionId id : together.instructions) {
+    if (kernel.instructions[static_cast<size_t>(id)]->counted.opcode != Opcode::Reduce) continue;
+    for (const InstructionId operand : kernel.graph.operands_of(id)) {
+      const auto i = static_cast<size_t>(operand);
+      if (!reduced || elements(i) > elements(*reduced)) reduced = i;
+    }
+  }
+  return reduced;
+}
+
+/// Threads of a reduction follow the array that it reduces, or one that lies across it, whichever moves less. `moved`:
+/// bytes of what is read and written, by place.
+double bytes_across_reduction(const PricedKernel& kernel, size_t reduced, const std::vector<double>& moved) {
+  WarpTiles tiles(kernel, kernel.instructions[reduced]->counted.elements / 2);
+  std::optional<size_t> across;
+  const auto bytes_along = [&](size_t followed) {
+    tiles.follow(followed);
+    double bytes = 0, most = 0;
+    for (size_t i = 0; i < moved.size(); ++i) {
+      const double more = moved[i] > 0 ? (tiles.sectors(i) - 1) * moved[i] : 0;
+      if (more > most) across = i;
+      most = std::max(most, more);
+      bytes += more;
+    }
+    return bytes;
+  };
+  const double along = bytes_along(reduced);
+  return across ? std::min(along, bytes_along(*across)) : along;
 }
 
 }  // namespace
@@ -237,70 +337,32 @@ TileTraits tile_traits(const hlo::Computation& computation, InstructionId id,
   return traits;
 }
 
-std::vector<double> bytes_of_parts(const PricedKernel& kernel) {
+TileBytes tile_bytes(const PricedKernel& kernel, const ComputedOnce& together) {
   const size_t count = kernel.instructions.size();
-  std::vector<double> bytes(count, 0);
+  const bool takes_part = any_of(kernel, &TileTraits::takes_part), turns = any_of(kernel, &TileTraits::turns);
+  const bool is_loop = together.instructions.empty();
   std::optional<TileUses> uses;
-  if (any_of(kernel, &TileTraits::takes_part)) uses.emplace(kernel);
+  if (takes_part || (turns && is_loop)) uses.emplace(kernel);
+  TileBytes bytes;
+  bytes.parts.assign(count, 0);
   for (size_t i = 0; i < count; ++i) {
     const PricedInstruction& it = *kernel.instructions[i];
     if (it.counted.opcode != Opcode::Parameter) continue;
-    bytes[i] = it.bytes;
-    if (!uses) continue;
+    bytes.parts[i] = it.bytes;
+    if (turns && is_loop) bytes.across += uses->bytes_across(i);
+    if (!takes_part || it.array.dims.empty()) continue;
     double parts = 0;
-    for (const TileUse& use : uses->of(i)) parts += bytes_of(it.array, use.all);
-    bytes[i] = std::min(bytes[i], parts);
+    for (const Tile& part : uses->parts_of(i)) parts += bytes_of(it.array, part);
+    bytes.parts[i] = std::min(bytes.parts[i], parts);
+  }
+  if (!turns || is_loop) return bytes;
+  if (const std::optional<size_t> reduced = reduced_array(kernel, together)) {
+    std::vector<double> moved = bytes.parts;
+    for (const InstructionId root : kernel.graph.roots)
+      moved[static_cast<size_t>(root)] += kernel.instructions[static_cast<size_t>(root)]->bytes;
+    bytes.across = bytes_across_reduction(kernel, *reduced, moved);
   }
   return bytes;
-}
-
-double bytes_across_results(const PricedKernel& kernel) {
-  if (!any_of(kernel, &TileTraits::turns)) return 0;
-  const TileUses uses(kernel);
-  double bytes = 0;
-  for (size_t i = 0; i < kernel.instructions.size(); ++i) {
-    const PricedInstruction& it = *kernel.instructions[i];
-    if (it.counted.opcode != Opcode::Parameter || it.counted.elements < uses.largest_result() / 2) continue;
-    for (const TileUse& use : uses.of(i)) {
-      if (use.warp) bytes += bytes_of(it.array, use.all) * (times_the_sectors(it.array, use.all, *use.warp) - 1);
-    }
-  }
-  return bytes;
-}
-
-double bytes_across(const PricedKernel& kernel, const ComputedOnce& together) {
-  if (!any_of(kernel, &TileTraits::turns)) return 0;
-  const auto elements = [&](InstructionId id) {
-    return kernel.instructions[static_cast<size_t>(id)]->counted.elements;
-  };
-  InstructionId reduced = -1;
-  for (const InstructionId id : together.instructions) {
-    if (kernel.instructions[static_cast<size_t>(id)]->counted.opcode != Opcode::Reduce) continue;
-    for (const InstructionId operand : kernel.graph.operands_of(id)) {
-      if (reduced < 0 || elements(operand) > elements(reduced)) reduced = operand;
-    }
-  }
-  if (reduced < 0) return 0;
-  std::vector<size_t> moved;  // from memory or to it
-  for (size_t i = 0; i < kernel.instructions.size(); ++i) {
-    if (kernel.instructions[i]->counted.opcode == Opcode::Parameter) moved.push_back(i);
-  }
-  for (const InstructionId root : kernel.graph.roots) moved.push_back(static_cast<size_t>(root));
-
-  WarpTiles tiles(kernel, elements(reduced) / 2);
-  std::optional<size_t> across;
-  const auto bytes_along = [&](size_t followed) {
-    tiles.follow(followed);
-    double bytes = 0;
-    for (const size_t i : moved) {
-      const double more = tiles.sectors(i) - 1;
-      bytes += more * kernel.instructions[i]->bytes;
-      if (more > 0 && !across) across = i;
-    }
-    return bytes;
-  };
-  const double along = bytes_along(static_cast<size_t>(reduced));
-  return across ? std::min(along, bytes_along(*across)) : along;
 }
 
 }  // namespace strata::emitters

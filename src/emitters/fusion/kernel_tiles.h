@@ -16,17 +16,18 @@ inline constexpr double kSectorBytes = 32;  ///< that caches move at least
 TileTraits tile_traits(const hlo::Computation& computation, hlo::InstructionId instruction,
                        const std::vector<indexing::Read>& reads);
 
-/// Of each parameter, by place in the kernel: bytes that memory moves for what is read of it by any path, at most those
-/// of all of it. 0 of what is no parameter, or is not read.
-std::vector<double> bytes_of_parts(const PricedKernel& kernel);
-
-/// Bytes beside those, of a kernel without reductions. Its threads follow the results in memory. Transposes that all of
-/// these are computed of at their own places have tiles in shared memory (kinds/transpose.cpp). Of a large array that
-/// lies across, each element moves sectors of its own.
-double bytes_across_results(const PricedKernel& kernel);
-
-/// The same of a kernel of reductions, results included. Its threads follow memory in one direction: that of the
-/// reduced array, or of one that lies across it, whichever moves less.
-double bytes_across(const PricedKernel& kernel, const ComputedOnce& together);
+/// What memory moves for a kernel beside its results.
+struct TileBytes {
+  /// Of each parameter, by place in the kernel: of what results need of it, by any path, at most all of it. Else 0.
+  std::vector<double> parts;
+  /// Beside these, where warps take elements that lie apart, each of which moves sectors of its own.
+  ///
+  /// Threads of a kernel without reductions follow its results; of the parameters only those count that are not much
+  /// smaller. Transposes at the places of the results have tiles in shared memory where all permute alike
+  /// (kinds/transpose.cpp). Threads of a reduction follow one array, and others that lie across it count, results
+  /// among them.
+  double across = 0;
+};
+TileBytes tile_bytes(const PricedKernel& kernel, const ComputedOnce& together);
 
 }  // namespace strata::emitters

@@ -64,6 +64,79 @@ TEST(KernelTiles, GatheredRowsAreOfTheTableBeforeItsConversion) {
             rows + indices + written);
 }
 
+TEST(KernelTiles, ElementsByTwoIndicesAreSectors) {
+  const std::string_view gather =
+      ", offset_dims={}, collapsed_slice_dims={0,1}, start_index_map={0,1}, "
+      "index_vector_dim=1, slice_sizes={1,1}";
+  EXPECT_EQ(moved(fmt::format("p = f32[4,4000000] parameter(0) i = s32[65536,2] parameter(1) "
+                              "ROOT g = f32[65536] gather(p, i){}",
+                              gather)),
+            65536 * (32 + 8 + 4));
+  // One of each column, of another row.
+  EXPECT_EQ(moved("p = f32[40960,512] parameter(0) i = s32[512,1] parameter(1) "
+                  "ROOT g = f32[512] gather(p, i), offset_dims={}, collapsed_slice_dims={0}, start_index_map={0}, "
+                  "operand_batching_dims={1}, start_indices_batching_dims={0}, index_vector_dim=1, slice_sizes={1,1}"),
+            512 * (32 + 4 + 4));
+}
+
+TEST(KernelTiles, LookupsByOtherIndicesAreOfOtherRows) {
+  const auto lookup = [](std::string_view indices, std::string_view rest) {
+    return fmt::format(
+        "p = f32[1000000,16] parameter(0) i = s32[4096,1] parameter(1) j = s32[4096,1] parameter(2) "
+        "a = f32[4096,16] gather(p, i), offset_dims={{1}}, collapsed_slice_dims={{0}}, "
+        "start_index_map={{0}}, index_vector_dim=1, slice_sizes={{1,16}} "
+        "n = f32[1000000,16] negate(p) b = f32[4096,16] gather(n, {}), offset_dims={{1}}, "
+        "collapsed_slice_dims={{0}}, start_index_map={{0}}, index_vector_dim=1, slice_sizes={{1,16}} {}",
+        indices, rest);
+  };
+  const double rows = 4096 * 64, indices = 4096 * 4;
+  EXPECT_EQ(moved(lookup("j", "ROOT s = f32[4096,16] add(a, b)")), 2 * rows + 2 * indices + rows);
+}
+
+TEST(KernelTiles, PartsThatAreReadAgainCountOnce) {
+  // By several pieces of a concatenation, and overlapping ones.
+  EXPECT_EQ(moved("p = f32[4096,512] parameter(0) s = f32[4096,128] slice(p), slice={[0:4096], [0:128]} "
+                  "n = f32[4096,128] negate(s) ROOT c = f32[12288,128] concatenate(s, n, s), dimensions={0}"),
+            kArray / 4 + 3 * kArray / 4);
+  std::string text = "p = f32[16384,512] parameter(0) ";
+  for (int i = 0; i < 3; ++i)
+    text += fmt::format("s{0} = f32[4096,512] slice(p), slice={{[{0}:{1}], [0:512]}} ", i, 4096 + i);
+  EXPECT_EQ(moved(text + "a = f32[4096,512] add(s0, s1) ROOT b = f32[4096,512] add(a, s2)"), 2 * kArray + 2 * 512 * 4);
+}
+
+TEST(KernelTiles, MorePartsMoveMore) {
+  const auto parts = [](int count) {
+    std::string text = "p = f32[4096,520] parameter(0) t = f32[520,4096] transpose(p), dimensions={1,0} ", names;
+    for (int i = 0; i < count; ++i) {
+      text += fmt::format("s{0} = f32[2,4096] slice(t), slice={{[{1}:{2}], [0:4096]}} ", i, 7 * i, 7 * i + 2);
+      names += fmt::format("{}s{}", i > 0 ? ", " : "", i);
+    }
+    return moved(fmt::format("{}ROOT c = f32[{},4096] concatenate({}), dimensions={{0}}", text, 2 * count, names));
+  };
+  EXPECT_GT(parts(64), parts(60));
+  EXPECT_GE(parts(66), parts(64)) << "of so many it is all of the array";
+  EXPECT_GE(parts(70), parts(66));
+}
+
+TEST(KernelTiles, ReductionsReadAcrossWhatTheyTakeAlone) {
+  // An eighth of a large array, transposed, beside twelve that lie along the rows.
+  std::string text =
+      "p = f32[512,32768] parameter(0) t = f32[32768,512] transpose(p), dimensions={1,0} "
+      "x0 = f32[4096,512] slice(t), slice={[0:4096], [0:512]} ";
+  for (int i = 1; i <= 12; ++i)
+    text += fmt::format("p{0} = f32[4096,512] parameter({0}) x{0} = f32[4096,512] add(x{1}, p{0}) ", i, i - 1);
+  const double bytes =
+      moved(text + "zero = f32[] constant(0) ROOT s = f32[4096] reduce(x12, zero), dimensions={1}, to_apply=sum");
+  EXPECT_NEAR(bytes, (12 + 8) * kArray + 4 * 4096, kArray / 100);
+}
+
+TEST(KernelTiles, ProductsShareWhatLiesAcrossTheirRows) {
+  const double bytes = moved(
+      "p = f32[512,4096] parameter(0) q = f32[512,128] parameter(1) ROOT d = f32[4096,128] "
+      "dot(p, q), lhs_contracting_dims={0}, rhs_contracting_dims={0}");
+  EXPECT_LT(bytes, 1.5 * (kArray + 4 * 512 * 128 + 4 * 4096 * 128));
+}
+
 TEST(KernelTiles, TransposesThatUndoEachOtherMoveNothingMore) {
   const std::string_view sum = "zero = f32[] constant(0) s = f32[4096] reduce(x, zero), dimensions={1}, to_apply=sum ";
   const double small = 4 * 4096;
