@@ -308,40 +308,61 @@ std::optional<Tile> union_of(const Tile& a, const Tile& b) {
 
 std::optional<Tile> image_of(const Tile& tile, const IndexingMap& map) { return ImageFinder(map, tile).image(); }
 
-double moved_bytes(const Tile& tile, const std::vector<int64_t>& strides, int64_t element_bytes, int64_t unit_bytes) {
+namespace {
+
+/// What lies together in memory, but for gaps smaller than a unit.
+struct Pieces {
+  double count = 1;
+  double bytes = 0;       ///< of each; 0 of nothing
+  int64_t alignment = 1;  ///< of where they begin
+};
+
+Pieces pieces_of(const Tile& tile, const std::vector<int64_t>& strides, int64_t element_bytes, int64_t unit_bytes) {
   std::vector<size_t> order(tile.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::ranges::stable_sort(order, {}, [&](size_t d) { return strides[d]; });
-  double pieces = 1;
-  double span = static_cast<double>(element_bytes);  // of a piece
-  int64_t alignment = unit_bytes;                    // of where pieces begin
+  Pieces pieces{1, static_cast<double>(element_bytes), unit_bytes};
   const auto begins_by = [&](int64_t positions, size_t d) {
-    alignment = common_divisor(alignment, saturating_mul(saturating_mul(positions, strides[d]), element_bytes));
+    const int64_t elements = saturating_mul(positions, strides[d]);
+    pieces.alignment = common_divisor(pieces.alignment, saturating_mul(elements, element_bytes));
   };
   bool is_one = true;
   for (const size_t d : order) {
     const TileDim& dim = tile[d];
-    if (dim.count() == 0) return 0;
+    if (dim.count() == 0) return {0, 0, unit_bytes};
     begins_by(dim.offset, d);
     begins_by(dim.multiple, d);
     const double pitch = static_cast<double>(dim.stride) * static_cast<double>(strides[d] * element_bytes);
     if (dim.size > 1) {
-      is_one = is_one && pitch - span < static_cast<double>(unit_bytes);
+      is_one = is_one && pitch - pieces.bytes < static_cast<double>(unit_bytes);
       if (is_one) {
-        span += pitch * static_cast<double>(dim.size - 1);
+        pieces.bytes += pitch * static_cast<double>(dim.size - 1);
       } else {
-        pieces *= static_cast<double>(dim.size);
+        pieces.count *= static_cast<double>(dim.size);
         begins_by(dim.stride, d);
       }
     }
     if (dim.runs > 1) {
       is_one = false;
-      pieces *= static_cast<double>(dim.runs);
+      pieces.count *= static_cast<double>(dim.runs);
     }
   }
-  const auto unit = static_cast<double>(unit_bytes), step = static_cast<double>(alignment);
-  const double filled = std::ceil(span / step) * step;
-  return pieces * (filled + unit - step);
+  return pieces;
+}
+
+}  // namespace
+
+double moved_bytes(const Tile& tile, const std::vector<int64_t>& strides, int64_t element_bytes, int64_t unit_bytes) {
+  const Pieces pieces = pieces_of(tile, strides, element_bytes, unit_bytes);
+  const auto unit = static_cast<double>(unit_bytes), step = static_cast<double>(pieces.alignment);
+  return pieces.count * (std::ceil(pieces.bytes / step) * step + unit - step);
+}
+
+double times_apart(const Tile& tile, const std::vector<int64_t>& strides, int64_t element_bytes, int64_t unit_bytes) {
+  const Pieces pieces = pieces_of(tile, strides, element_bytes, unit_bytes);
+  const auto unit = static_cast<double>(unit_bytes);
+  const double least = std::ceil(elements_of(tile) * static_cast<double>(element_bytes) / unit);
+  return least > 0 ? std::max(pieces.count * std::ceil(pieces.bytes / unit) / least, 1.0) : 1;
 }
 
 std::string to_string(const Tile& tile) {

@@ -53,6 +53,10 @@ std::optional<Tile> union_of(const Tile& a, const Tile& b);
 /// of it moves. The mean over the places at which the tile's contiguous pieces may begin, by their alignment.
 double moved_bytes(const Tile& tile, const std::vector<int64_t>& strides, int64_t element_bytes, int64_t unit_bytes);
 
+/// How many times the units that its elements would fill if they lay together a tile touches, where each of its
+/// contiguous pieces begins at a unit: 1 at best.
+double times_apart(const Tile& tile, const std::vector<int64_t>& strides, int64_t element_bytes, int64_t unit_bytes);
+
 /// "[4, 32:2 from 3, 8 runs of 16]".
 std::string to_string(const Tile& tile);
 

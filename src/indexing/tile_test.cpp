@@ -135,6 +135,19 @@ TEST(Tile, MovesSectors) {
   EXPECT_EQ(bytes({{.runs = 100, .multiple = 1}, {.size = 512}}, shape, 4), 100 * 2048);
 }
 
+TEST(Tile, LiesApartByPieces) {
+  const auto apart = [](const Tile& tile, int64_t element, int64_t unit) {
+    return times_apart(tile, {512, 1}, element, unit);
+  };
+  EXPECT_EQ(apart({{.size = 1, .multiple = 1}, {.size = 24, .multiple = 24}}, 4, 128), 1) << "less than a line";
+  EXPECT_EQ(apart({{.size = 128}, {.size = 1}}, 4, 128), 32);
+  EXPECT_EQ(apart({{.size = 128}, {.size = 1}}, 4, 32), 8);
+  EXPECT_EQ(apart({{.size = 8}, {.size = 16}}, 4, 128), 2);
+  EXPECT_EQ(apart({{.size = 8}, {.size = 16}}, 4, 32), 1);
+  EXPECT_EQ(apart({{.size = 1}, {.size = 128, .stride = 2}}, 4, 32), 2);
+  EXPECT_EQ(apart({{.size = 0}, {.size = 128}}, 4, 32), 1);
+}
+
 /// Whether positions lie in a dimension of a tile, whatever multiple its offset has.
 bool holds(const TileDim& dim, std::set<int64_t> positions) {
   const auto begins = [&](int64_t at) {

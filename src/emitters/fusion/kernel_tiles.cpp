@@ -1,6 +1,7 @@
 #include "emitters/fusion/kernel_tiles.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <map>
 #include <optional>
@@ -31,19 +32,21 @@ Tile tile_of_warp(const ArrayInMemory& array) {
 
 constexpr auto kSector = static_cast<int64_t>(kSectorBytes);
 
-double bytes_of(const ArrayInMemory& array, const Tile& tile, int64_t unit_bytes = kSector) {
-  return indexing::moved_bytes(tile, array.strides, array.element_bytes, unit_bytes);
+double bytes_of(const ArrayInMemory& array, const Tile& tile) {
+  return indexing::moved_bytes(tile, array.strides, array.element_bytes, kSector);
 }
 
-/// What memory moves for an element of a warp's tile over what it moves for one of `all`: 1, or more where the tile
-/// lies so that lines of memory have few of its elements.
+/// How many times as many sectors a warp's tile touches as its elements fill, beside how many times that is so of all
+/// that is read: 1, or more where the tile lies so that lines of memory have few of its elements.
 double times_the_sectors(const ArrayInMemory& array, const Tile& all, const Tile& warp) {
-  constexpr int64_t kLineBytes = 128;
+  constexpr int64_t kLine = 128;
+  const double elements = indexing::elements_of(all);
+  if (elements == 0) return 1;
+  const double of_all = std::max(bytes_of(array, all) / (elements * static_cast<double>(array.element_bytes)), 1.0);
   const auto ratio = [&](int64_t unit_bytes) {
-    const double least = bytes_of(array, all, unit_bytes) * indexing::elements_of(warp);
-    return least > 0 ? bytes_of(array, warp, unit_bytes) * indexing::elements_of(all) / least : 1;
+    return indexing::times_apart(warp, array.strides, array.element_bytes, unit_bytes) / of_all;
   };
-  return ratio(kLineBytes) < kLeastLineRatio ? 1 : std::max(ratio(kSector), 1.0);
+  return ratio(kLine) < kLeastLineRatio ? 1 : std::max(ratio(kSector), 1.0);
 }
 
 /// What a kernel takes of an array by one path, in numbers of tiles.
@@ -211,8 +214,10 @@ std::optional<Tile> tile_of_reader(const Tile& tile, const IndexingMap& map, con
 /// What a warp takes of large arrays, where it takes a tile of one of them.
 class WarpTiles {
  public:
-  /// `large`: elements.
-  WarpTiles(const PricedKernel& kernel, double large) : kernel_(kernel), large_(large) {
+  /// Of arrays of that many elements. Those that are reduced have the same tile where they have the same dimensions:
+  /// threads go through all of them together.
+  WarpTiles(const PricedKernel& kernel, double large, const std::vector<size_t>& reduced)
+      : kernel_(kernel), large_(large), reduced_(reduced) {
     readers_.resize(kernel.instructions.size());
     for (size_t i = 0; i < kernel.instructions.size(); ++i) {
       const PricedInstruction& it = *kernel.instructions[i];
@@ -230,10 +235,18 @@ class WarpTiles {
   void follow(size_t from) {
     tiles_.assign(kernel_.instructions.size(), std::nullopt);
     std::vector<size_t> next;
-    const auto reach = [&](size_t i, std::optional<Tile> tile) {
-      if (!tile || tiles_[i]) return;
-      tiles_[i] = std::move(tile);
+    const auto reach_one = [&](size_t i, const Tile& tile) {
+      if (tiles_[i]) return;
+      tiles_[i] = tile;
       next.push_back(i);
+    };
+    const auto reach = [&](size_t i, const std::optional<Tile>& tile) {
+      if (!tile || tiles_[i]) return;
+      reach_one(i, *tile);
+      if (std::ranges::find(reduced_, i) == reduced_.end()) return;
+      for (const size_t other : reduced_) {
+        if (kernel_.instructions[other]->array.dims == kernel_.instructions[i]->array.dims) reach_one(other, *tile);
+      }
     };
     reach(from, tile_of_warp(kernel_.instructions[from]->array));
     for (size_t n = 0; n < next.size(); ++n) {
@@ -268,6 +281,7 @@ class WarpTiles {
 
   const PricedKernel& kernel_;
   double large_ = 0;
+  const std::vector<size_t>& reduced_;
   std::vector<std::vector<Reader>> readers_;
   std::vector<std::optional<Tile>> tiles_;
 };
@@ -276,24 +290,24 @@ bool any_of(const PricedKernel& kernel, bool TileTraits::*trait) {
   return std::ranges::any_of(kernel.instructions, [&](const PricedInstruction* it) { return it->tiles.*trait; });
 }
 
-/// The largest array that a kernel reduces; nothing where it has no reductions.
-std::optional<size_t> reduced_array(const PricedKernel& kernel, const ComputedOnce& together) {
-  std::optional<size_t> reduced;
-  const auto elements = [&](size_t i) { return kernel.instructions[i]->counted.elements; };
+/// The arrays that a kernel reduces, the largest one first.
+std::vector<size_t> reduced_arrays(const PricedKernel& kernel, const ComputedOnce& together) {
+  std::vector<size_t> reduced;
   for (const InstructionId id : together.instructions) {
     if (kernel.instructions[static_cast<size_t>(id)]->counted.opcode != Opcode::Reduce) continue;
-    for (const InstructionId operand : kernel.graph.operands_of(id)) {
-      const auto i = static_cast<size_t>(operand);
-      if (!reduced || elements(i) > elements(*reduced)) reduced = i;
-    }
+    for (const InstructionId operand : kernel.graph.operands_of(id)) reduced.push_back(static_cast<size_t>(operand));
   }
+  std::ranges::stable_sort(reduced, std::greater<>(),
+                           [&](size_t i) { return kernel.instructions[i]->counted.elements; });
   return reduced;
 }
 
 /// Threads of a reduction follow the array that it reduces, or one that lies across it, whichever moves less. `moved`:
 /// bytes of what is read and written, by place.
-double bytes_across_reduction(const PricedKernel& kernel, size_t reduced, const std::vector<double>& moved) {
-  WarpTiles tiles(kernel, kernel.instructions[reduced]->counted.elements / 2);
+double bytes_across_reduction(const PricedKernel& kernel, const std::vector<size_t>& reduced,
+                              const std::vector<double>& moved) {
+  if (reduced.empty()) return 0;
+  WarpTiles tiles(kernel, kernel.instructions[reduced[0]]->counted.elements / 2, reduced);
   std::optional<size_t> across;
   const auto bytes_along = [&](size_t followed) {
     tiles.follow(followed);
@@ -306,7 +320,7 @@ double bytes_across_reduction(const PricedKernel& kernel, size_t reduced, const 
     }
     return bytes;
   };
-  const double along = bytes_along(reduced);
+  const double along = bytes_along(reduced[0]);
   return across ? std::min(along, bytes_along(*across)) : along;
 }
 
@@ -356,12 +370,10 @@ TileBytes tile_bytes(const PricedKernel& kernel, const ComputedOnce& together) {
     bytes.parts[i] = std::min(bytes.parts[i], parts);
   }
   if (!turns || is_loop) return bytes;
-  if (const std::optional<size_t> reduced = reduced_array(kernel, together)) {
-    std::vector<double> moved = bytes.parts;
-    for (const InstructionId root : kernel.graph.roots)
-      moved[static_cast<size_t>(root)] += kernel.instructions[static_cast<size_t>(root)]->bytes;
-    bytes.across = bytes_across_reduction(kernel, *reduced, moved);
-  }
+  std::vector<double> moved = bytes.parts;
+  for (const InstructionId root : kernel.graph.roots)
+    moved[static_cast<size_t>(root)] += kernel.instructions[static_cast<size_t>(root)]->bytes;
+  bytes.across = bytes_across_reduction(kernel, reduced_arrays(kernel, together), moved);
   return bytes;
 }
 
