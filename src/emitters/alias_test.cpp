@@ -149,6 +149,45 @@ ENTRY e {
   EXPECT_FALSE(lies_in(0, "a"));
 }
 
+/// Pages of a cache that are copied to others, as where sequences that share them part: what is read goes through a
+/// kernel of its own, and no whole array is copied.
+TEST_F(AliasTest, LoopsCopyRowsOfAnArrayWithinIt) {
+  run(R"(HloModule m, input_output_alias={ {}: (0, {}, may-alias) }
+condition {
+  s = (s32[], f32[16384,128]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(9)
+  ROOT c = pred[] compare(i, n), direction=LT
+}
+body {
+  s = (s32[], f32[16384,128]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  a = f32[16384,128] get-tuple-element(s), index=1
+  zero = s32[] constant(0)
+  three = s32[] constant(3)
+  from = s32[] multiply(i, three)
+  rows = f32[2,128] dynamic-slice(a, from, zero), dynamic_slice_sizes={2,128}
+  one = s32[] constant(1)
+  to = s32[] add(from, one)
+  updated = f32[16384,128] dynamic-update-slice(a, rows, to, zero)
+  j = s32[] add(i, one)
+  ROOT r = (s32[], f32[16384,128]) tuple(j, updated)
+}
+ENTRY e {
+  a = f32[16384,128] parameter(0)
+  zero = s32[] constant(0)
+  s = (s32[], f32[16384,128]) tuple(zero, a)
+  w = (s32[], f32[16384,128]) while(s), condition=condition, body=body
+  ROOT r = f32[16384,128] get-tuple-element(w), index=1
+}
+)");
+  EXPECT_TRUE(lies_in(0, "a"));
+  const GpuLoop* loop = runner_->gpu().manifest().steps[0].loop();
+  ASSERT_NE(loop, nullptr);
+  EXPECT_TRUE(loop->values[1].in_place);
+  EXPECT_EQ(copies_, 0);
+}
+
 TEST_F(AliasTest, AResultTakesTheMemoryOfAGivenArrayThatIsFree) {
   const std::string text = R"(
 less {

@@ -46,6 +46,22 @@ ArrayUses::ArrayUses(const Computation& computation, const std::vector<bool>& tr
   for (const ArrayValue& result : results_) is_result_[static_cast<size_t>(result.instruction)] = true;
 }
 
+bool ArrayUses::is_computed_of(InstructionId id, InstructionId other) const {
+  std::vector<bool> seen(static_cast<size_t>(id) + 1, false);
+  std::vector<InstructionId> next{id};
+  while (!next.empty()) {
+    const InstructionId at = next.back();
+    next.pop_back();
+    for (const InstructionId operand : computation_[at].operands) {
+      if (operand == other) return true;
+      if (operand < other || seen[static_cast<size_t>(operand)]) continue;
+      seen[static_cast<size_t>(operand)] = true;
+      next.push_back(operand);
+    }
+  }
+  return false;
+}
+
 std::vector<ArrayValue> ArrayUses::outputs_of(const Group& group) const {
   mark(group);
   std::vector<ArrayValue> outputs;

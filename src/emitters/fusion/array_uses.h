@@ -30,6 +30,8 @@ class ArrayUses {
   const std::vector<ArrayValue>& reads(hlo::InstructionId id) const { return reads_[static_cast<size_t>(id)]; }
   /// The arrays that the computation returns.
   const std::vector<ArrayValue>& results() const { return results_; }
+  /// Whether an instruction needs another one, directly or not.
+  bool is_computed_of(hlo::InstructionId id, hlo::InstructionId other) const;
   bool is_result(hlo::InstructionId id) const { return is_result_[static_cast<size_t>(id)]; }
 
   /// The arrays of a group that others read, and results, in order.

@@ -10,6 +10,7 @@
 #include "emitters/fusion/kernel_tiles.h"
 #include "emitters/fusion/pass.h"
 #include "emitters/fusion/priced_kernel.h"
+#include "emitters/kinds/concatenate.h"
 #include "emitters/kinds/permutation.h"
 #include "emitters/kinds/plan.h"
 #include "emitters/kinds/product/product.h"
@@ -27,6 +28,15 @@ namespace {
 using hlo::Instruction;
 using hlo::InstructionId;
 using hlo::Opcode;
+
+constexpr double kWarp = 32;  ///< threads
+
+/// What a warp waits for a load that caches serve, in µs, and how many warps of a multiprocessor wait at a time.
+constexpr double kLoad = 0.15;
+constexpr double kWarpsThatWait = 32;
+/// Branches of so few pieces are taken to be predicates, whose loads are under way together. (Seen: two stacks of 49 in
+/// a loop took an H200 592 µs, and 600 by this.)
+constexpr double kBranchesTogether = 4;
 
 /// Elements beside each other that a thread has at least, where all are wide.
 constexpr double kVector = 4;
@@ -310,6 +320,37 @@ PricedInstruction priced_instruction(const hlo::Module& module, hlo::Computation
   return priced;
 }
 
+/// Of each instruction whether all results have its elements and are computed of it at their own places, if any is.
+std::vector<bool> at_places_of_results(const PricedKernel& kernel) {
+  std::vector<bool> at(kernel.instructions.size(), false);
+  const auto elements = [&](InstructionId id) {
+    return kernel.instructions[static_cast<size_t>(id)]->counted.elements;
+  };
+  const double first = elements(kernel.graph.roots.front());
+  if (!std::ranges::all_of(kernel.graph.roots, [&](InstructionId root) { return elements(root) == first; })) return at;
+  for (const InstructionId root : kernel.graph.roots) at[static_cast<size_t>(root)] = true;
+  for (size_t i = at.size(); i-- > 0;) {
+    if (!at[i] || !hlo::is_elementwise(kernel.instructions[i]->counted.opcode)) continue;
+    for (const InstructionId operand : kernel.graph.operands_of(static_cast<InstructionId>(i)))
+      at[static_cast<size_t>(operand)] = true;
+  }
+  return at;
+}
+
+/// Branches that a warp takes one after the other at a concatenation of pieces beside each other, beyond one. In each
+/// it waits for what it loads there.
+double branches_of_warp(const PricedKernel& kernel, size_t place) {
+  const indexing::CountedInstruction& it = kernel.instructions[place]->counted;
+  if (it.opcode != Opcode::Concatenate || !it.parts_warps) return 0;
+  double branches = 0;
+  for (const InstructionId piece : kernel.graph.operands_of(static_cast<InstructionId>(place))) {
+    const bool loads = kernel.instructions[static_cast<size_t>(piece)]->counted.opcode == Opcode::Parameter ||
+                       !kernel.graph.operands_of(piece).empty();
+    branches += loads ? 1 : 0;
+  }
+  return std::clamp(branches - kBranchesTogether, 0.0, kWarp);
+}
+
 KernelWork kernel_work(const PricedKernel& kernel, const ComputedOnce& together) {
   const indexing::EvaluationCounts counts(kernel.graph, together.instructions, static_cast<int64_t>(together.blocks),
                                           together.threads_of_rows);
@@ -336,6 +377,8 @@ KernelWork kernel_work(const PricedKernel& kernel, const ComputedOnce& together)
   const indexing::Evaluations of_warps = counts.of_warps(together.passes);
   const std::vector<double> copies = counts.code_copies();
   const TileBytes tiles = tile_bytes(kernel, together);
+  const bool is_loop = together.instructions.empty();  // others' threads have single elements of most of what they do
+  const std::vector<bool> at_places = at_places_of_results(kernel);
   std::vector<double> operations(count);
   double code_of_thread = 0;
   for (size_t i = 0; i < count; ++i) {
@@ -345,12 +388,15 @@ KernelWork kernel_work(const PricedKernel& kernel, const ComputedOnce& together)
     if (it.counted.opcode != Opcode::Parameter) work.computing += of_warps[i] * operations[i];
     work.code += copies[i] * it.code;
     code_of_thread += copies[i] * it.code * (along_rows[i] ? 1.0 : elements_of_thread);
+    // Where results are concatenations, threads write each piece by itself (kinds/concatenate.cpp).
+    const auto id = static_cast<InstructionId>(i);
+    const bool apart = is_loop && at_places[i] && kernel.graph.operands_of(id).size() <= kMostOperandsApart;
+    if (!apart) work.waits += of_warps[i] / kWarp * branches_of_warp(kernel, i);
     work.repeated_code += std::max(copies[i] - 1, 0.0) * it.operations;
     if (it.counted.opcode != Opcode::Parameter || read[i] == 0) continue;
     work.memory_bytes += std::min(tiles.parts[i], read[i] * kSectorBytes);
     work.cache_bytes += read[i] * it.element_bytes / share(i);
   }
-  const bool is_loop = together.instructions.empty();  // others' threads have single elements of most of what they do
   if (is_loop && code_of_thread > kMostCodeApart && has_results_apart(kernel)) work.code_apart = code_of_thread;
   work.operations = work.operations * together.crowding + together.operations;
   work.cache_bytes += together.cache_bytes;
@@ -445,9 +491,10 @@ KernelTime time_of_work(const KernelWork& work, const Target& target) {
   time.thread = work.of_longest_thread * (rates.dependent_operation * 1e6);
   const bool refused =
       !work.repeated.empty() || work.serial || work.repeated_code > kMostRepeatedCode || work.code > kMostCode;
-  time.all = refused ? std::numeric_limits<double>::infinity()
-                     : time.launch +
-                           std::max({time.memory, time.cache, time.operations, time.thread, work.update_microseconds});
+  time.all =
+      refused ? std::numeric_limits<double>::infinity()
+              : time.launch + std::max({time.memory, time.cache, time.operations, time.thread, work.update_microseconds,
+                                        work.waits * kLoad / (kWarpsThatWait * target.multiprocessors)});
   return time;
 }
 

@@ -356,6 +356,32 @@ ENTRY e {{
   EXPECT_EQ(neither.cache_bytes, 3 * 4 * 512.0 * 400001);
 }
 
+/// Warps whose threads take pieces beside each other wait for each piece's loads in turn, unless results are the
+/// concatenation, whose threads have a piece each.
+TEST(FusionWork, CountsWaitsForPiecesBesideEachOther) {
+  const auto waits = [](int pieces, int64_t width, std::string_view rest) {
+    std::string text, names;
+    for (int i = 0; i < pieces; ++i) {
+      text += fmt::format("p{0} = f32[4096,{1}] parameter({0}) ", i, width);
+      names += fmt::format("{}p{}", i > 0 ? ", " : "", i);
+    }
+    const auto module = hlo::parse_module(
+        fmt::format("sum {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }} ENTRY e {{ {}"
+                    "c = f32[4096,{}] concatenate({}), dimensions={{1}} {} }}",
+                    text, pieces * width, names, rest));
+    EXPECT_TRUE(module) << module.error().message;
+    return kernel_work(**module, default_target()).waits;
+  };
+  const std::string_view sum =
+      "zero = f32[] constant(0) ROOT s = f32[4096] reduce(c, zero), dimensions={1}, to_apply=sum";
+  EXPECT_EQ(waits(20, 1, "ROOT n = f32[4096,20] negate(c)"), 0);
+  EXPECT_EQ(waits(20, 1, sum), 4096 * 20 / 32 * 16);
+  EXPECT_EQ(waits(3, 1, sum), 0) << "predicates";
+  EXPECT_EQ(waits(2, 512, sum), 0) << "a warp is within one piece";
+  // Of more pieces than the emitter of concatenations takes, a thread branches to each.
+  EXPECT_GT(waits(70, 1, "ROOT n = f32[4096,70] negate(c)"), 0);
+}
+
 /// Threads of a reduction follow memory in one direction: what lies across it moves a sector an element.
 TEST(FusionWork, CountsSectorsAcrossAReduction) {
   const auto bytes = [](std::string_view rest, std::string_view result) {

@@ -139,8 +139,8 @@ class Fuser {
     return outputs != std::vector{ArrayValue{*update}} && !updates_in_place(joined, outputs);
   }
 
-  /// Whether a group updates arrays of parameters in place: nothing else reads these, and what else it computes has as
-  /// many elements as each update.
+  /// Whether a group updates arrays of parameters in place: nothing else reads these but what the updates are computed
+  /// of before, in other groups; and what else it computes has as many elements as each update.
   bool updates_in_place(const Group& group, const std::vector<ArrayValue>& outputs) const {
     if (parameters_ == Parameters::Kept) return false;
     std::optional<int64_t> elements;
@@ -152,8 +152,9 @@ class Fuser {
       const Instruction& it = computation_[id];
       const int64_t of_update = computation_.operand_shape(it, 1).element_count();
       const auto& users = uses_->users(value->instruction);
-      const auto readers =
-          std::count_if(users.begin(), users.end(), [&](const auto& use) { return use.first == *value; });
+      const auto readers = std::count_if(users.begin(), users.end(), [&](const auto& use) {
+        return use.first == *value && (group.contains(use.second) || !uses_->is_computed_of(id, use.second));
+      });
       const bool is_output = std::find(outputs.begin(), outputs.end(), ArrayValue{id}) != outputs.end();
       const bool is_read = std::any_of(uses_->users(id).begin(), uses_->users(id).end(),
                                        [&](const auto& use) { return group.contains(use.second); });

@@ -45,6 +45,7 @@ struct KernelWork {
   double code_apart = 0;           ///< the same of all elements of a thread, where some results are computed apart
   double repeated_code = 0;        ///< of these, beyond once for each instruction
   double update_microseconds = 0;  ///< of atomic updates of a scatter in place
+  double waits = 0;  ///< of warps for loads one after the other, where their threads take different branches
   std::vector<indexing::RepeatedReduction> repeated;
   int64_t fills = 0;    ///< outputs that hold a value before, to which a reduction's blocks add theirs
   bool serial = false;  ///< long reductions, by one thread for each element, beside other operators

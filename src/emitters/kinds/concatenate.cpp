@@ -1,5 +1,7 @@
 // The concatenate emitter: each operand has blocks of its own, whose threads read it as it lies and write where it
 // goes.
+#include "emitters/kinds/concatenate.h"
+
 #include <fmt/format.h>
 
 #include <numeric>
@@ -21,9 +23,6 @@ using hlo::InstructionId;
 using indexing::Expr;
 using indexing::IndexingMap;
 using mlir::ValueRange;
-
-/// Each operand is a loop's code.
-constexpr size_t kMostOperands = 32;
 
 /// The part of the result that one operand is.
 struct Part {
@@ -181,7 +180,7 @@ Result<Plan> plan_concatenate(const Fusion& fusion) {
   const auto is_hero = [&](InstructionId id) {
     const hlo::Instruction& it = fusion.computation()[id];
     if (it.opcode != hlo::Opcode::Concatenate) return false;
-    if (it.operands.size() > kMostOperands) {
+    if (it.operands.size() > kMostOperandsApart) {
       refused =
           fmt::format("{} has {} operands, each of which would be a loop of its own", it.name, it.operands.size());
       return false;

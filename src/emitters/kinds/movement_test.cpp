@@ -452,10 +452,10 @@ TEST(ConcatenateEmitter, LayoutsEpiloguesAndOtherResults) {
 }
 
 TEST(ConcatenateEmitter, Refusals) {
-  std::string body = "x = f32[4] parameter(0)\nROOT c = f32[160] concatenate(x";
-  for (int i = 1; i < 40; ++i) body += ", x";
+  std::string body = "x = f32[4] parameter(0)\nROOT c = f32[280] concatenate(x";
+  for (int i = 1; i < 70; ++i) body += ", x";
   EXPECT_EQ(refusal(body + "), dimensions={0}\n", "concatenate"),
-            "c has 40 operands, each of which would be a loop of its own");
+            "c has 70 operands, each of which would be a loop of its own");
 }
 
 TEST(InputSlicesEmitter, OverlappingAndStrided) {
