@@ -334,7 +334,7 @@ def _(images, size, channels):
             a = a.reshape(images, (height + 1) // 2, 2, (width + 1) // 2, 2, channels)
             return a.transpose(0, 2, 4, 1, 3, 5).reshape(images, 4, (height + 1) // 2, (width + 1) // 2, channels)
         four = phases(h)
-        chosen = jnp.argmax(jnp.square(four.astype(F32)).sum((2, 3, 4)), 1)
+        chosen = jnp.argmax(jnp.square(four[:, :, :-1, :-1].astype(F32)).sum((2, 3, 4)), 1)
         take = jax.vmap(lambda a, i: lax.dynamic_index_in_dim(a, i, 0, keepdims=False))
         return take(four, chosen) + take(phases(x), chosen), chosen
     return (run, bf16(images, *size, channels), bf16(3, 3, channels, scale=0.3), around_one(BF16, channels),

@@ -378,7 +378,7 @@ class Choice {
     const bool wide = vector() * load_.element_bytes >= kVectorBytes;
     const bool few = sharing > 1 && (wide || sharing * blocks() < 2 * processors_);
     const int64_t most = (few || enough_blocks(blocks()) ? kThreads : most_threads()) / lanes / unit * unit;
-    if (short_columns(length, columns, outer)) {
+    if (short_columns(length, columns, outer, unit)) {
       split();
       return finish("column reduction", fmt::format("{} columns of {} terms lie together: a block has {} such places",
                                                     groups_[last].size, length, tiling_.threads[along - 1]));
@@ -427,14 +427,14 @@ class Choice {
 
   /// Where a few columns of a few terms lie together, and there are many such places: a thread has all terms of its
   /// columns, on their way at once, and a block has the columns of several places. Terms that are gone through once may
-  /// be more, where threads are enough without sharing them.
-  bool short_columns(int64_t length, int64_t columns, int64_t outer) {
-    constexpr int64_t kLongest = 64;          // terms
-    constexpr int64_t kEnoughThreads = 1024;  // of a multiprocessor
+  /// be more, where threads are enough without sharing them. `unit`: of rows of threads, of which others are idle.
+  bool short_columns(int64_t length, int64_t columns, int64_t outer, int64_t unit) {
+    constexpr int64_t kLongest = 64;                    // terms
+    const int64_t enough = length < unit ? 256 : 1024;  // threads of a multiprocessor
     const size_t last = groups_.size() - 1;
     if (last < 2 || groups_[last - 2].reduced || columns * 2 > kThreads) return false;
     const bool at_once = length <= most_in_flight() && length * vector() * load_.element_bytes <= kFlightBytes;
-    const bool many = !load_.rereads && length <= kLongest && outer * columns >= processors_ * kEnoughThreads;
+    const bool many = !load_.rereads && length <= kLongest && outer * columns >= processors_ * enough;
     if (!at_once && !many) return false;
     const int64_t places = groups_[last - 2].size;
     int64_t each = std::min(power_above(kThreads / columns), power_below(places));
