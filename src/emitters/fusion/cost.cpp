@@ -326,6 +326,7 @@ std::vector<bool> at_places_of_results(const PricedKernel& kernel) {
   const auto elements = [&](InstructionId id) {
     return kernel.instructions[static_cast<size_t>(id)]->counted.elements;
   };
+  if (kernel.graph.roots.empty()) return at;
   const double first = elements(kernel.graph.roots.front());
   if (!std::ranges::all_of(kernel.graph.roots, [&](InstructionId root) { return elements(root) == first; })) return at;
   for (const InstructionId root : kernel.graph.roots) at[static_cast<size_t>(root)] = true;
@@ -337,7 +338,7 @@ std::vector<bool> at_places_of_results(const PricedKernel& kernel) {
   return at;
 }
 
-/// Branches that a warp takes one after the other at a concatenation of pieces beside each other, beyond one. In each
+/// Branches that a warp takes one after the other at a concatenation of pieces beside each other, beyond a few. In each
 /// it waits for what it loads there.
 double branches_of_warp(const PricedKernel& kernel, size_t place) {
   const indexing::CountedInstruction& it = kernel.instructions[place]->counted;

@@ -36,8 +36,8 @@ double bytes_of(const ArrayInMemory& array, const Tile& tile) {
   return indexing::moved_bytes(tile, array.strides, array.element_bytes, kSector);
 }
 
-/// How many times as many sectors a warp's tile touches as its elements fill, beside how many times that is so of all
-/// that is read: 1, or more where the tile lies so that lines of memory have few of its elements.
+/// Sectors that a warp's tile touches over those that its elements fill, divided by the same ratio of all that is read:
+/// 1, or more where the tile lies so that lines of memory have few of its elements.
 double times_the_sectors(const ArrayInMemory& array, const Tile& all, const Tile& warp) {
   constexpr int64_t kLine = 128;
   const double elements = indexing::elements_of(all);

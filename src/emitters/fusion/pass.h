@@ -54,10 +54,10 @@ KernelWork kernel_work(const hlo::Module& module, const Target& target);
 
 /// Estimated time of a module's entry as one kernel: its bytes over the bandwidths of memory and cache, or its
 /// operations over the rate of arithmetic (of as many multiprocessors as have blocks), or those of the longest thread
-/// over the rate of one thread, or its atomic updates, whichever is most; and the launch. Infinite where long
-/// reductions are computed again, which emitters refuse, or by single threads: the reduction emitter takes them with
-/// fewer operators around them, or with none. Infinite too where there is so much code, or so much of it again, that
-/// warps wait for instructions.
+/// over the rate of one thread, or its atomic updates, or its waits, whichever is most; and the launch. Infinite where
+/// long reductions are computed again, which emitters refuse, or by single threads: the reduction emitter takes them
+/// with fewer operators around them, or with none. Infinite too where there is so much code, or so much of it again,
+/// that warps wait for instructions.
 double estimated_microseconds(const hlo::Module& module, const Target& target);
 /// The same with what it is made of.
 KernelTime kernel_time(const hlo::Module& module, const Target& target);
