@@ -50,6 +50,8 @@ Result<std::unique_ptr<llvm::TargetMachine>> host_machine(int level) {
     return std::move(*host);
   }();
   STRATA_TRY(llvm::orc::JITTargetMachineBuilder builder, detected);
+  // Their conversions to bf16 take subnormal numbers for 0.
+  for (const char* feature : {"avx512bf16", "avxneconvert"}) builder.getFeatures().AddFeature(feature, false);
   builder.setCodeGenOptLevel(llvm::CodeGenOpt::getLevel(level).value_or(llvm::CodeGenOptLevel::Default));
   builder.setRelocationModel(llvm::Reloc::PIC_);
   auto machine = builder.createTargetMachine();
