@@ -64,6 +64,28 @@ TEST(Tile, StaysWithinADomain) {
   EXPECT_EQ(image(padded, {16}), "[10 from -3]");
 }
 
+TEST(Tile, IsBoundByConstraintsOnResults) {
+  EXPECT_EQ(
+      to_string(*image_of(whole_tile({100, 10}),
+                          parsed("(d0, d1) -> (d0 + d1), domain: d0 in [0, 99], d1 in [0, 9], d0 + d1 in [0, 49]"))),
+      "[50]");
+}
+
+TEST(Tile, AddsTermsFromTheSmallestStepOn) {
+  EXPECT_EQ(
+      image("(d0, d1)[s0] -> (d0 + d1 * 100 + s0 * 10), domain: d0 in [0, 9], d1 in [0, 9], s0 in [0, 9]", {10, 10}),
+      "[1000]");
+}
+
+TEST(Tile, RunsFoldOntoEachOther) {
+  EXPECT_EQ(image("(d0)[s0] -> ((d0 * 100 + s0) mod 50), domain: d0 in [0, 99], s0 in [0, 2]", {8}), "[3]");
+}
+
+TEST(Tile, KnowsWhatItsOffsetsAreMultiplesOf) {
+  const auto found = image_of({{.size = 32, .multiple = 32}}, parsed("(d0) -> (d0 * 3), domain: d0 in [0, 99]"));
+  EXPECT_EQ((*found)[0].multiple, 96);
+}
+
 TEST(Tile, FollowsRuntimeValuesOnce) {
   // Rows of a table, and single elements of one, by two indices each.
   EXPECT_EQ(
@@ -131,6 +153,8 @@ TEST(Tile, MovesSectors) {
   EXPECT_EQ(bytes({{.size = 4096}, {.size = 16, .offset = 1}}, shape, 4), 4096 * (64 + 28));
   EXPECT_EQ(bytes({{.size = 4096}, {.size = 256, .stride = 2}}, shape, 4), 4096 * 512 * 4);
   EXPECT_EQ(bytes({{.size = 4096}, {.size = 32, .stride = 16}}, shape, 4), 4096 * 32 * 32);
+  // Rows whose pitch is no whole sectors begin anywhere by 16 bytes.
+  EXPECT_EQ(moved_bytes({{.size = 8}, {.size = 8}}, {500, 1}, 4, 32), 8 * 48);
   // Gathered rows.
   EXPECT_EQ(bytes({{.runs = 100, .multiple = 1}, {.size = 512}}, shape, 4), 100 * 2048);
 }
