@@ -78,7 +78,14 @@ TEST(Tile, AddsTermsFromTheSmallestStepOn) {
 }
 
 TEST(Tile, RunsFoldOntoEachOther) {
-  EXPECT_EQ(image("(d0)[s0] -> ((d0 * 100 + s0) mod 50), domain: d0 in [0, 99], s0 in [0, 2]", {8}), "[3]");
+  const auto folded = [](int pitch, int step) {  // not simplified
+    const auto map = parse_indexing_map("(d0)[s0] -> ((d0 * " + std::to_string(pitch) + " + s0 * " +
+                                        std::to_string(step) + ") mod 50), domain: d0 in [0, 99], s0 in [0, 9]");
+    return to_string(*image_of({{.size = 8, .multiple = 8}}, *map));
+  };
+  EXPECT_EQ(folded(100, 1), "[10]");
+  EXPECT_EQ(folded(100, 7), "[50]") << "all the way around";
+  EXPECT_EQ(folded(104, 7), "[50]");
 }
 
 TEST(Tile, KnowsWhatItsOffsetsAreMultiplesOf) {
