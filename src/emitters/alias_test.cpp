@@ -142,9 +142,7 @@ ENTRY e {
 )";
   run("HloModule m, input_output_alias={ {}: (0, {}, may-alias) }\n" + text);
   EXPECT_TRUE(lies_in(0, "a"));
-  const GpuLoop* loop = runner_->gpu().manifest().steps[0].loop();
-  ASSERT_NE(loop, nullptr);
-  EXPECT_TRUE(loop->values[1].in_place);
+  EXPECT_TRUE(loop_works_in_place(1));
   run("HloModule m\n" + text);
   EXPECT_FALSE(lies_in(0, "a"));
 }
@@ -182,9 +180,7 @@ ENTRY e {
 }
 )");
   EXPECT_TRUE(lies_in(0, "a"));
-  const GpuLoop* loop = runner_->gpu().manifest().steps[0].loop();
-  ASSERT_NE(loop, nullptr);
-  EXPECT_TRUE(loop->values[1].in_place);
+  EXPECT_TRUE(loop_works_in_place(1));
 }
 
 TEST_F(AliasTest, AResultTakesTheMemoryOfAGivenArrayThatIsFree) {

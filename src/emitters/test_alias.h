@@ -42,6 +42,13 @@ class AliasTest : public LibraryCallsTest {
     return runner_->buffers().at(buffer).pointer() == runner_->buffers().at(parameter).pointer();
   }
 
+  /// Whether the first step is a loop that works on that value of its state where it lies.
+  bool loop_works_in_place(size_t value) const {
+    const GpuLoop* loop = runner_->gpu().manifest().steps[0].loop();
+    EXPECT_NE(loop, nullptr);
+    return loop != nullptr && loop->values[value].in_place;
+  }
+
   /// Parameters that are not given away hold what they held.
   void expect_unchanged(const std::vector<Literal>& arguments, const hlo::InputOutputAliases& aliases,
                         const std::string& text) const {

@@ -25,11 +25,6 @@ TileDim scaled(TileDim dim, int64_t factor) {
   return dim;
 }
 
-TileDim moved(TileDim dim, int64_t by) {
-  dim.offset = saturating_add(dim.offset, by);
-  return dim;
-}
-
 /// All sums of a position of one and a position of the other.
 TileDim sum_of(TileDim a, TileDim b) {
   if (a.stride > b.stride) std::swap(a, b);
@@ -66,16 +61,11 @@ Interval remainders(const TileDim& dim, int64_t divisor) {
   return {least, dim.multiple % divisor == 0 ? floor_mod(dim.offset, divisor) : divisor - step + least};
 }
 
-/// The offset of a quotient.
-TileDim at_quotient(TileDim dim, const TileDim& of, int64_t divisor) {
-  const bool known = of.multiple % divisor == 0;
-  dim.offset = known ? floor_div(of.offset, divisor) : 0;
-  dim.multiple = known ? of.multiple / divisor : 1;
-  return dim;
-}
-
 TileDim quotient_of(const TileDim& dim, int64_t divisor) {
-  TileDim quotient = at_quotient(dim, dim, divisor);
+  const bool known = dim.multiple % divisor == 0;
+  TileDim quotient = dim;
+  quotient.offset = known ? floor_div(dim.offset, divisor) : 0;
+  quotient.multiple = known ? dim.multiple / divisor : 1;
   if (dim.size <= 1) return quotient;
   if (dim.stride % divisor == 0) {
     quotient.stride = dim.stride / divisor;
@@ -246,7 +236,8 @@ class ImageFinder {
         std::ranges::sort(parts, {}, &TileDim::stride);
         TileDim sum = parts.front();
         for (size_t i = 1; i < parts.size(); ++i) sum = sum_of(sum, parts[i]);
-        return moved(sum, expr.value());
+        sum.offset = saturating_add(sum.offset, expr.value());
+        return sum;
       }
       case ExprKind::Product:
       case ExprKind::Undefined:

@@ -352,6 +352,21 @@ double branches_of_warp(const PricedKernel& kernel, size_t place) {
   return std::clamp(branches - kBranchesTogether, 0.0, kWarp);
 }
 
+/// KernelWork::waits of a kernel that evaluates each instruction so often.
+double waits_of_warps(const PricedKernel& kernel, const indexing::Evaluations& of_warps, bool is_loop) {
+  std::vector<bool> at_places;  // found where some instruction has branches
+  double waits = 0;
+  for (size_t i = 0; i < kernel.instructions.size(); ++i) {
+    const double branches = branches_of_warp(kernel, i);
+    if (branches == 0) continue;
+    // Where results are concatenations, threads write each piece by itself (kinds/concatenate.cpp).
+    if (at_places.empty()) at_places = at_places_of_results(kernel);
+    const size_t pieces = kernel.graph.operands_of(static_cast<InstructionId>(i)).size();
+    if (!is_loop || !at_places[i] || pieces > kMostOperandsApart) waits += of_warps[i] / kWarp * branches;
+  }
+  return waits;
+}
+
 KernelWork kernel_work(const PricedKernel& kernel, const ComputedOnce& together) {
   const indexing::EvaluationCounts counts(kernel.graph, together.instructions, static_cast<int64_t>(together.blocks),
                                           together.threads_of_rows);
@@ -379,7 +394,7 @@ KernelWork kernel_work(const PricedKernel& kernel, const ComputedOnce& together)
   const std::vector<double> copies = counts.code_copies();
   const TileBytes tiles = tile_bytes(kernel, together);
   const bool is_loop = together.instructions.empty();  // others' threads have single elements of most of what they do
-  const std::vector<bool> at_places = at_places_of_results(kernel);
+  work.waits = waits_of_warps(kernel, of_warps, is_loop);
   std::vector<double> operations(count);
   double code_of_thread = 0;
   for (size_t i = 0; i < count; ++i) {
@@ -389,10 +404,6 @@ KernelWork kernel_work(const PricedKernel& kernel, const ComputedOnce& together)
     if (it.counted.opcode != Opcode::Parameter) work.computing += of_warps[i] * operations[i];
     work.code += copies[i] * it.code;
     code_of_thread += copies[i] * it.code * (along_rows[i] ? 1.0 : elements_of_thread);
-    // Where results are concatenations, threads write each piece by itself (kinds/concatenate.cpp).
-    const auto id = static_cast<InstructionId>(i);
-    const bool apart = is_loop && at_places[i] && kernel.graph.operands_of(id).size() <= kMostOperandsApart;
-    if (!apart) work.waits += of_warps[i] / kWarp * branches_of_warp(kernel, i);
     work.repeated_code += std::max(copies[i] - 1, 0.0) * it.operations;
     if (it.counted.opcode != Opcode::Parameter || read[i] == 0) continue;
     work.memory_bytes += std::min(tiles.parts[i], read[i] * kSectorBytes);
